@@ -32,6 +32,10 @@ def main() -> int:
                 results = cold.run(arguments.target)
             case "gemm" | "attention" | "memory":
                 results = _beside_peers(arguments)
+            case "amd":
+                from benchmarks import amd
+
+                results = amd.run(arguments.aiter, arguments.triton, arguments.loop or ())
             case "conflicts":
                 from benchmarks import conflicts
 
@@ -136,6 +140,10 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--seed", type=int, default=1, help="which shapes are drawn")
     conflicts = commands.add_parser("conflicts", help="bank conflicts: the verifier's count beside Nsight Compute's")
     commands.add_parser("plot", help="tables and pictures of docs/performance.md, from benchmarks/results")
+    hot = commands.add_parser("amd", help="hot loops on gfx942, from machine code; no such GPU is needed")
+    hot.add_argument("--aiter", type=Path, metavar="DIR", help="ROCm/aiter's folder hsa/gfx942: its code objects too")
+    hot.add_argument("--triton", metavar="PYTHON", help="an interpreter that has Triton 3.6: its code objects too")
+    hot.add_argument("--loop", action="append", metavar="NAME", help="of ours, this one only; can be repeated")
     verify = commands.add_parser("verify", help="verification time by property and engine")
     verify.add_argument("--target", default="sm_90a")
     verify.add_argument(
@@ -174,7 +182,7 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument(
         "--survey", choices=("generate", "prove"), default="", help="run nothing: what would be taken, on any machine"
     )
-    for command in (launch, cold, product, attend, memory, conflicts, verify, mutants, trust, repairs, bench):
+    for command in (launch, cold, product, attend, memory, conflicts, hot, verify, mutants, trust, repairs, bench):
         command.add_argument("--json", type=Path, metavar="FILE", help="write the rows and the machine there too")
     return parser
 

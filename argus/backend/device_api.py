@@ -208,6 +208,9 @@ _WAVES = (
        "number", "global_load_lds", _AMD, True),
     _f("wave_barrier", "", "void", "", "all waves of the block meet, and nothing more", "", _AMD),
     _f("wave_priority", "int LEVEL", "void", "", "the wave's priority, 0 to 3", "", _AMD),
+    _f("place", "", "int", "int x", "x, in one register, to which accesses to shared memory add constants", "", _AMD),
+    *(_f(f"{name}_of", "int N", "float", "float x, const float* values", f"the {name} of x and of N values; NaN if any is",
+         "", _AMD) for name in ("maximum", "minimum")),
     _f("sched_group", "int MASK, int SIZE, int SYNC", "void", "", "SIZE instructions of the kinds MASK belong here, in "
        "turns with other groups of SYNC", "", _AMD),
 )  # fmt: skip
@@ -231,7 +234,7 @@ _MATH = (
        "hardware (infinity; e4m3fn stays at 448, infinities too; fnuz types go to NaN); float to integer "
        "truncates, saturates, NaN gives 0; integers wrap; to bool: x != 0"),
     _f("narrow", "int N, class T", "void", "const float* from, T* to", "to[i] = cast<T>(from[i]) for i < N, by as many "
-       "at a time as the target converts; T of 8 bits"),
+       "at a time as the target converts; T of 8 bits, or with waves of 64 lanes bf16"),
     _f("truths", "int N", "void", "bool* x", "x[i] = true where its byte, which may be any, is not 0; i < N"),
     _f("sortable", "class To, class From", "To", "From x",
        "an int in the order of floats: -0.0 is 0, NaN is greater than infinity; or the float that it was made of"),

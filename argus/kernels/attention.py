@@ -11,7 +11,7 @@ import argus.language as al
 from argus.backend.launch.evaluate import Number
 from argus.diagnostic import LaunchError
 from argus.ir.types import DType, float32
-from argus.kernels.attention_tiles import AttentionShape, apart, hopper_tiles
+from argus.kernels.attention_tiles import AttentionShape, apart, hopper_tiles, wave_tiles
 from argus.kernels.rows import dtype_of, same_shape
 from argus.runtime.device import target_of
 from argus.runtime.function import Function, Operator
@@ -25,7 +25,6 @@ LN2 = 0.6931471805599453
 LOG2E = 1.4426950408889634
 HEAD_SIZES = (64, 128)
 _ELSEWHERE: Mapping[str, int | str] = {"BLOCK_M": 64, "BLOCK_N": 64, "STAGES": 2, "num_warps": 4}
-_IN_LDS = {**_ELSEWHERE, "BLOCK_N": 32}  # two stages of keys and values of 128 numbers fit 64 KiB beside the queries
 
 
 @argus.func
@@ -96,11 +95,13 @@ def attention_forward(
     SCHEDULE: al.constexpr = "rows",
     PARTS: al.constexpr = 1,
     SPAN: al.constexpr = 0,
+    BESIDE: al.constexpr = False,
 ):
     """`o = softmax(q @ k.T * scale) @ v` for every head, `scale` times log2(e); `lse` the log-sum-exp of each row.
 
     GROUP heads of q share one of k and v. Causal: row i sees the keys up to i + N - M; programs go through all rows of
     HEADS heads before the next ones. With PARTS, result number t is that of the SPAN keys from t * SPAN on alone.
+    With BESIDE, every block has the product of values, in one piece with its softmax: that of the first is of zeros.
     Without VALUES the proof is of which elements are combined, by tags, and not of the values.
     """
     B, H, M = q.shape[0], q.shape[1], q.shape[2]
@@ -151,10 +152,12 @@ def attention_forward(
             lambda i, j: s[i, j] == (head, m0 + i, kv, first + j, batch, al.once(0, D)),
             where=lambda i, j: (m0 + i < M) & (first + j < N),
         )
-        if n0 > 0:
+        if not BESIDE and n0 > 0:
             acc = al.mma(p, al.trans(vt), acc)
         if whole < first + BLOCK_N:
             s = al.where((first + keys)[None, :] < ends[:, None], s, NEVER)
+        if BESIDE:
+            acc = al.mma(p, al.trans(vt), acc)
         top, shift, shrink = raise_top(s, top, scale)
         acc = acc * shrink[:, None]  # ends the product before: from here on, its registers are free for new weights
         w = al.exp2(al.fma(s, scale, shift[:, None]))
@@ -262,7 +265,7 @@ def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...], causal
     constants = {"DTYPE": dtype, "D": size, "GROUP": group, "CAUSAL": causal}
     if hopper and rows is not None and causal and apart(problem):
         return _apart(read, rows, made, scale, constants)
-    elsewhere = _IN_LDS if target == "gfx942" and size > 64 else _ELSEWHERE
+    elsewhere = wave_tiles(problem, dtype) if target == "gfx942" else _ELSEWHERE
     tiles = hopper_tiles(problem) if hopper else elsewhere
     constants |= tiles
     parts = int(tiles.get("PARTS", 1))

@@ -1,4 +1,4 @@
-"""Which tiles attention gets on sm_90a: those that there are, and a model of how long each takes.
+"""Which tiles attention gets on sm_90a: those that there are, and a model of how long each takes; and on gfx942.
 
 Which programs a multiprocessor runs is known when the kernel starts: rounds that go back and forth (`al.grid`,
 persistent). So the model deals them out as the kernel does, and takes the multiprocessor with most to do. A program
@@ -14,7 +14,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from argus.ir.machine import H200
+from argus.ir.machine import H200, MI300X
+from argus.ir.types import DType, bfloat16
 
 Tiles = dict[str, int | str]
 
@@ -80,6 +81,24 @@ def hopper_tiles(problem: AttentionShape) -> Mapping[str, int | str]:
     Few blocks of keys are as wide as the keys need, in steps of 16: 77 are a block of 80.
     """
     return _fastest(problem)[1]
+
+
+_WAVE_ROWS = 32
+"""Of a product, a wave: it then holds rows of scores as the next product takes them."""
+
+
+def wave_tiles(problem: AttentionShape, dtype: DType) -> Tiles:
+    """The constants on gfx942: eight waves share keys and values where such programs fill the machine, else four.
+
+    Blocks of keys are as wide as LDS holds two of; where eight waves have 256 registers each, float16 leaves none for
+    the wider ones, and neither do four waves for 128 numbers.
+    """
+    waves = 8
+    if -(-problem.rows // (waves * _WAVE_ROWS)) * problem.heads < MI300X.multiprocessors:
+        waves = 4
+    narrow = problem.size > 64 and (waves == 4 or dtype != bfloat16)
+    return {"BLOCK_M": waves * _WAVE_ROWS, "BLOCK_N": 32 if narrow else 64, "STAGES": 2, "BESIDE": True,
+            "num_warps": waves}  # fmt: skip
 
 
 def apart(problem: AttentionShape) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from argus.layout.fragment import FragmentLayout, parse_fragment
+from argus.layout.fragment import FragmentLayout, Mode, parse_fragment
 from argus.layout.inttuple import LayoutError
 
 
@@ -164,10 +164,25 @@ def _mfma(name: str, side: int, k: int, bits: int) -> MmaAtom:
     return MmaAtom(name, side, side, k, bits, operand, operand, c, _MFMA)
 
 
+def _swapped(atom: MmaAtom) -> MmaAtom:
+    """The instruction with its operands exchanged: `B A^T` is the transposed product. A lane then holds consecutive n
+    of one m: as the operand `a` of another product needs them, and side by side in rows of memory."""
+    c = FragmentLayout((atom.n, atom.m), *(tuple(_turned(m) for m in modes) for modes in (atom.c.threads, atom.c.values)))
+    return MmaAtom(f"{atom.name}_t", atom.m, atom.n, atom.k, atom.bits, atom.b, atom.a, c, atom.source)
+
+
+def _turned(mode: Mode) -> Mode:
+    return mode if mode.dim is None else Mode(mode.extent, 1 - mode.dim, mode.stride)
+
+
 MFMA_32X32X8_16BIT = _mfma("mfma_32x32x8_16bit", 32, 8, 16)
 MFMA_16X16X16_16BIT = _mfma("mfma_16x16x16_16bit", 16, 16, 16)
 MFMA_32X32X16_8BIT = _mfma("mfma_32x32x16_8bit", 32, 16, 8)
 MFMA_16X16X32_8BIT = _mfma("mfma_16x16x32_8bit", 16, 32, 8)
+MFMA_SWAPPED = MappingProxyType(
+    {a: _swapped(a) for a in (MFMA_32X32X8_16BIT, MFMA_16X16X16_16BIT, MFMA_32X32X16_8BIT, MFMA_16X16X32_8BIT)}
+)
+"""By instruction: the same with its operands exchanged."""
 
 MMA_ATOMS: tuple[MmaAtom, ...] = (
     MMA_M16N8K16,
@@ -178,5 +193,6 @@ MMA_ATOMS: tuple[MmaAtom, ...] = (
     MFMA_16X16X16_16BIT,
     MFMA_32X32X16_8BIT,
     MFMA_16X16X32_8BIT,
+    *MFMA_SWAPPED.values(),
 )
 """Every matrix instruction of this file."""

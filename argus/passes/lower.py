@@ -10,6 +10,7 @@ from argus.passes.allocate import allocate_shared
 from argus.passes.assign import assign_layouts
 from argus.passes.bulk_stores import store_in_bulk
 from argus.passes.conditions import ask_once_a_vector, trust_the_grid
+from argus.passes.held import hold_operands
 from argus.passes.late_sums import sum_behind_loops
 from argus.passes.matrix import choose_matrix_instructions
 from argus.passes.one_block import run_as_one_block
@@ -32,6 +33,7 @@ PASSES: tuple[Pass, ...] = (
     specialise,  # pipelined loops with producer warps: roles, bulk copies, asynchronous products
     persist,  # persistent grids: the programs of each role
     by_role(choose_matrix_instructions),  # mma: instruction, warps
+    hold_operands,  # stage: operands that stay in registers
     lay_out_tiles,  # shared tiles: layout
     pipeline,  # pipelined loops: buffers, copies, waits, barriers
     by_role(stage_tiles),  # stage: copies, barriers

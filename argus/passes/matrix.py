@@ -15,12 +15,12 @@ from argus.diagnostic import Diagnostic
 from argus.ir.expr import Coord, elements
 from argus.ir.instruction import MMA, WGMMA, MmaRow
 from argus.ir.instruction.tiled import tiled_mma
-from argus.ir.nodes import Accumulate, Fragment, Kernel, Map, Mma, Stmt
+from argus.ir.nodes import Accumulate, Copy, Fragment, Kernel, Map, Mma, Stmt, Tensor
 from argus.ir.target import Target
 from argus.ir.types import DType
 from argus.ir.visit import rewrite_body, walk
 from argus.layout import LayoutError
-from argus.passes.moves import target_of
+from argus.passes.moves import contiguous_axis, target_of
 from argus.passes.report import LoweringError, problem
 
 
@@ -69,12 +69,11 @@ def _choose(kernel: Kernel, first: Mma, by_row: bool) -> tuple[str, tuple[int, i
                 first.span,
                 "it has " + "; ".join(_signature(r) for r in MMA.values() if target.has(r)),
             )
-    for row in rows:
-        grids = [w for w in _grids(kernel.num_warps) if all(_divides(row, s, w) for s in all_into)]
-        grids = [w for w in grids if all(s.warps in (None, w) for s in all_into)]
-        grids = [w for w in grids if _fits_layouts(kernel, row, all_into, w)]
-        if grids:
-            return row.name, min(grids, key=lambda w: _cost(first.shape, w, by_row))
+    rows.sort(key=lambda row: _across(row) != (by_row or _stored_by_rows(kernel, first.d.obj)))
+    choices = [(row, warps) for row in rows for warps in _possible(kernel, row, all_into)]
+    if choices:
+        row, warps = min(choices, key=lambda choice: _cost(first.shape, choice[1], by_row))
+        return row.name, warps
     shapes = " or ".join("x".join(str(n) for n in r.shape) for r in rows)
     return problem(
         "matrix-shape",
@@ -82,6 +81,40 @@ def _choose(kernel: Kernel, first: Mma, by_row: bool) -> tuple[str, tuple[int, i
         first.span,
         "make M, N and K multiples of the instruction's shape times the warps along them, or use fewer warps",
     )
+
+
+def _possible(kernel: Kernel, row: MmaRow, products: list[Mma]) -> list[tuple[int, int]]:
+    """The grids of warps that can share all these products."""
+    grids = [w for w in _grids(kernel.num_warps) if all(_divides(row, s, w) for s in products)]
+    grids = [w for w in grids if all(s.warps in (None, w) for s in products)]
+    return [w for w in grids if _fits_layouts(kernel, row, products, w)]
+
+
+def _across(row: MmaRow) -> bool:
+    """Return True if a lane's first values are side by side in a row of the accumulator."""
+    return row.c.vector_width(1) > 1
+
+
+def _stored_by_rows(kernel: Kernel, accumulator: str) -> bool:
+    """Return True unless what becomes of the accumulator is stored to memory whose columns are contiguous."""
+    reach = _reached(kernel, accumulator)
+    for stmt in walk(kernel.body):
+        if isinstance(stmt, Copy) and stmt.src.obj in reach and len(stmt.shape) == 2:
+            tensor = kernel.object(stmt.dst.obj)
+            if isinstance(tensor, Tensor):
+                return contiguous_axis(tensor, stmt.dst.index) != 0
+    return True
+
+
+def _reached(kernel: Kernel, tile: str) -> set[str]:
+    """`tile`, and the tiles that elementwise statements make of it."""
+    reach: set[str] = set()
+    more = {tile}
+    while more - reach:
+        reach |= more
+        maps = (s for s in walk(kernel.body) if isinstance(s, Map))
+        more = {s.dst.obj for s in maps if any(e.obj in reach for e in elements(s.value))}
+    return reach
 
 
 def _named_fault(
@@ -154,14 +187,7 @@ def _along_rows(kernel: Kernel) -> set[str]:
     products = [s for s in statements if isinstance(s, Mma)]
     result: set[str] = set()
     for product in products:
-        reach = {product.d.obj}
-        for _ in statements:  # as many rounds as could be needed; stops when nothing is added
-            more = {
-                s.dst.obj for s in statements if isinstance(s, Map) and any(e.obj in reach for e in elements(s.value))
-            }
-            if more <= reach:
-                break
-            reach |= more
+        reach = _reached(kernel, product.d.obj)
         reduces = any(
             isinstance(s, Accumulate)
             and s.instr is None

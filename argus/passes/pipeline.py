@@ -47,15 +47,20 @@ from argus.passes.fresh import Fresh, names, whole
 from argus.passes.report import LoweringError, problem
 from argus.passes.stages import asynchronous_copy, awaited, committed, padded, plain_copy, reads
 from argus.passes.tiles import staged
+from argus.passes.turned import deposit, on_the_way
 
 
 @dataclass(frozen=True, slots=True)
 class Buffered:
-    """A tile with `buffers` copies; its `register` tile on the way, or None if it is copied asynchronously."""
+    """A tile with `buffers` copies; its `register` tile on the way, or None if it is copied asynchronously.
+
+    `turned`: the tile in which its registers are when they are stored, if that is another one.
+    """
 
     stage: Stage
     buffers: int
     register: str | None
+    turned: str | None = None
 
 
 def pipeline(kernel: Kernel) -> Kernel:
@@ -135,8 +140,7 @@ def _plan(kernel: Kernel, fresh: Fresh, stage: Stage, stages: int, known: Facts)
     rank = len(stage.shape)
     if asynchronous_copy(kernel, stage, whole(stage.dst, rank), known) is not None:
         return Buffered(stage, stages, None)
-    dtype = kernel.object(stage.dst).dtype
-    return Buffered(stage, 2, fresh.fragment(f"{stage.dst}_next", dtype, stage.shape))
+    return Buffered(stage, 2, *on_the_way(kernel, fresh, stage))
 
 
 def _grow(kernel: Kernel, plan: Buffered) -> Shared:
@@ -160,7 +164,7 @@ def _expand(kernel: Kernel, loop: For, plan: tuple[Buffered, ...], known: Facts)
         prologue += [_issue(kernel, loop, b, place, Const(ahead), known) for b in direct]
         prologue += committed(kernel, loop.span)
     if through:
-        first = [s for b in through for s in (_fetch(loop, b, loop.start), _deposit(b, Const(0)))]
+        first = [s for b in through for s in (_fetch(loop, b, loop.start), *_deposit(kernel, b, Const(0)))]
         prologue.append(_within(loop, loop.start, first))
 
     target = op("mod", op("add", iteration, Const(loop.stages - 1)), Const(loop.stages))
@@ -173,7 +177,7 @@ def _expand(kernel: Kernel, loop: For, plan: tuple[Buffered, ...], known: Facts)
     if through:
         top.append(_within(loop, following, [_fetch(loop, b, following) for b in through]))
         target = op("mod", op("add", iteration, Const(1)), Const(2))
-        bottom.append(_within(loop, following, [_deposit(b, target) for b in through]))
+        bottom.append(_within(loop, following, [s for b in through for s in _deposit(kernel, b, target)]))
 
     copied = {s.id for s in loop.body if isinstance(s, Stage) and s.dst in {b.stage.dst for b in plan}}
     rest = tuple(s for s in loop.body if s.id not in copied)
@@ -218,10 +222,11 @@ def _fetch(loop: For, plan: Buffered, k: Expr) -> Stmt:
     return plain_copy(_at_iteration(loop, plan.stage, k), whole(plan.register, len(plan.stage.shape)))
 
 
-def _deposit(plan: Buffered, buffer: Expr) -> Stmt:
+def _deposit(kernel: Kernel, plan: Buffered, buffer: Expr) -> tuple[Stmt, ...]:
     assert plan.register is not None
     stage, here = plan.stage, coords(len(plan.stage.shape))
-    return ThreadCopy(Access(stage.dst, (buffer, *here)), Access(plan.register, here), stage.shape, span=stage.span)
+    place = Access(stage.dst, (buffer, *here))
+    return deposit(kernel, stage, place, plan.register, plan.turned)
 
 
 def _in_buffers(body: tuple[Stmt, ...], buffers: dict[str, Expr]) -> tuple[Stmt, ...]:

@@ -11,21 +11,21 @@ asynchronous copies are in flight, these copies are synchronous, since waiting f
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import groupby
 
-from argus.ir.nodes import Barrier, Kernel, Share, Stage, Stmt
+from argus.ir.nodes import Access, Barrier, Kernel, Share, Stage, Stmt
 from argus.ir.visit import walk
 from argus.passes.affine import Facts, facts
 from argus.passes.context import Enclosing, rewrite_bodies
-from argus.passes.fresh import touches, whole
+from argus.passes.fresh import Fresh, touches, whole
 from argus.passes.report import LoweringError, problem
 from argus.passes.stages import asynchronous_copy, awaited, committed, padded, plain_copy, shared_copy
+from argus.passes.turned import deposit, on_the_way, turned_axis
 
 
 def stage_tiles(kernel: Kernel) -> Kernel:
     """Expand every `Stage` that is left, and every `Share`."""
-    known = facts(kernel)
+    known, fresh = facts(kernel), Fresh(kernel)
     order = list(walk(kernel.body))
 
     def change(body: tuple[Stmt, ...], context: Enclosing) -> tuple[Stmt, ...]:
@@ -33,16 +33,16 @@ def stage_tiles(kernel: Kernel) -> Kernel:
         for staging, run in groupby(body, lambda s: isinstance(s, Stage | Share)):
             group = list(run)
             stages = [s for s in group if isinstance(s, Stage | Share)]
-            result += _expand(kernel, order, stages, context, known) if staging else group
+            result += _expand(fresh, order, stages, context, known) if staging else group
         return tuple(result)
 
-    return replace(kernel, body=rewrite_bodies(kernel.body, change))
+    return fresh.finish(rewrite_bodies(kernel.body, change))
 
 
 def _expand(
-    kernel: Kernel, order: list[Stmt], stages: list[Stage | Share], context: Enclosing, known: Facts
+    fresh: Fresh, order: list[Stmt], stages: list[Stage | Share], context: Enclosing, known: Facts
 ) -> tuple[Stmt, ...]:
-    span = stages[0].span
+    kernel, span = fresh.kernel, stages[0].span
     if context.divergent:
         what = "staging a tile needs all threads of the block, but only some of them get here"
         raise LoweringError(problem("barrier-in-divergent-branch", what, span, "stage the tile before the branch"))
@@ -59,6 +59,15 @@ def _expand(
         filled = padded(stage, kernel)
         place = whole(stage.dst, len(stage.shape))
         copy = None if context.in_flight else asynchronous_copy(kernel, filled, place, known)
-        copies.append(copy or plain_copy(filled, place))
+        copies += _moved(fresh, filled, place) if copy is None else (copy,)
         wait = wait if copy is None else (*committed(kernel, span), awaited(kernel, (), 0, span))
     return (*before, *copies, *wait, Barrier(span=span))
+
+
+def _moved(fresh: Fresh, stage: Stage, place: Access) -> tuple[Stmt, ...]:
+    """`stage` into `place` by loads and stores."""
+    if turned_axis(fresh.kernel, stage) is None:
+        return (plain_copy(stage, place),)
+    register, turned = on_the_way(fresh.kernel, fresh, stage)
+    fetch = plain_copy(stage, whole(register, len(stage.shape)))
+    return (fetch, *deposit(fresh.kernel, stage, place, register, turned))

@@ -25,6 +25,7 @@ from argus.passes.fresh import whole
 from argus.passes.moves import contiguous_axis, target_of
 from argus.passes.report import Unfit
 from argus.passes.stages import direct_copy, padded
+from argus.passes.turned import turned_axis
 from argus.source import Span
 
 _CHUNK = 16  # bytes of one access by one lane: the unit that the swizzle moves
@@ -78,6 +79,9 @@ def _straight(kernel: Kernel, stage: Stage, known: Facts) -> Shared:
     """The tile of `stage` in a layout that loads to LDS can fill; raises `Unfit` if there is none."""
     tile = kernel.object(stage.dst)
     assert isinstance(tile, Shared)
+    if turned_axis(kernel, stage) is not None:
+        why = f"its products take runs of another dimension than the one that is contiguous in {stage.src.obj}"
+        raise Unfit(why, stage.span, "leave it so: it is turned on the way")
     layout = tile.layout or wave_layout(tile.shape, tile.dtype.bytes, _order(kernel, tile))
     if layout is None:
         why = f"its rows do not make up runs of {_RUN} bytes, which a wave fills at once"
@@ -126,7 +130,8 @@ def _order(kernel: Kernel, shared: Shared) -> tuple[int, ...]:
     for stmt in walk(kernel.body):
         match stmt:
             case Stage(dst=name, src=src) if name == shared.name:
-                pass
+                if (k := turned_axis(kernel, stmt)) is not None:
+                    return (k, *(d for d in order if d != k))
             case Copy(dst=dst, src=src) if dst.obj == shared.name and isinstance(kernel.object(src.obj), Tensor):
                 pass
             case _:

@@ -72,6 +72,13 @@ template <int SIDE, int RUN> struct Amd {
     }
 };
 
+// The same for the transposed product: groups of 4 consecutive n.
+template <int SIDE, int RUN> struct AmdTransposed : Amd<SIDE, RUN> {
+    static At d(int lane, int v) {
+        return {lane % SIDE, v / 4 * (4 * 64 / SIDE) + lane / SIDE * 4 + v % 4};
+    }
+};
+
 }  // namespace detail
 
 #define ARGUS_MATRIX(name, D, M, N, K, ...)                                                                      \
@@ -90,6 +97,12 @@ ARGUS_MATRIX(mfma_f32_32x32x16_fp8, float, 32, 32, 16, Amd<32, 8>)
 ARGUS_MATRIX(mfma_f32_16x16x32_fp8, float, 16, 16, 32, Amd<16, 8>)
 ARGUS_MATRIX(mfma_i32_32x32x16, int, 32, 32, 16, Amd<32, 8>)
 ARGUS_MATRIX(mfma_i32_16x16x32, int, 16, 16, 32, Amd<16, 8>)
+ARGUS_MATRIX(mfma_f32_32x32x8_t, float, 32, 32, 8, AmdTransposed<32, 4>)
+ARGUS_MATRIX(mfma_f32_16x16x16_t, float, 16, 16, 16, AmdTransposed<16, 4>)
+ARGUS_MATRIX(mfma_f32_32x32x16_fp8_t, float, 32, 32, 16, AmdTransposed<32, 8>)
+ARGUS_MATRIX(mfma_f32_16x16x32_fp8_t, float, 16, 16, 32, AmdTransposed<16, 8>)
+ARGUS_MATRIX(mfma_i32_32x32x16_t, int, 32, 32, 16, AmdTransposed<32, 8>)
+ARGUS_MATRIX(mfma_i32_16x16x32_t, int, 16, 16, 32, AmdTransposed<16, 8>)
 #endif
 #undef ARGUS_MATRIX
 

@@ -17,7 +17,7 @@ from argus.backend.device_api import cpp_type
 from argus.backend.emit.expression import ATOM, Printer
 from argus.backend.emit.problem import problem
 from argus.backend.emit.registers import Ints, evaluate
-from argus.backend.emit.scope import Domain
+from argus.backend.emit.scope import Domain, Writer
 from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, Thread, walk
 from argus.ir.nodes import Shared, Tensor
 from argus.ir.types import int32
@@ -306,13 +306,12 @@ def _split_offset(parts: Parts, swizzle: Swizzle | None, size: int, domain: Doma
     if swizzle is None:
         hoisted = domain.writer.hoist("int", _bytes(thread, size), "p")
         terms = [hoisted, *(_sum_mixed(parts, printer, size))]
-        terms += [times_text(p.name, p.stride * size) if p.name else str(p.stride * size) for p in pieces]
-        return sum_text([*terms, *uniform_text(parts, printer, size), str(parts.constant * size)])
+        added = [times_text(p.name, p.stride * size) if p.name else str(p.stride * size) for p in pieces]
+        return _place(terms, uniform_text(parts, printer, size), added, str(parts.constant * size), domain)
     if parts.mixed:
         return None
     values = _thread_values(parts, domain)
-    if parts.constant:
-        pieces.append(_Piece("", 1, parts.constant))
+    pieces += [_Piece("", 1, part) for part in _constants(parts.constant, domain.writer)]
     # Multiples of the swizzle's period touch no bit that it reads or changes: they are added after the swizzle.
     period = 1 << max(swizzle.source_mask, swizzle.target_mask).bit_length()
     far = [p for p in pieces if p.stride % period == 0]
@@ -326,12 +325,35 @@ def _split_offset(parts: Parts, swizzle: Swizzle | None, size: int, domain: Doma
     alone = [not any(s & other for j, other in enumerate(supports) if j != i) for i, s in enumerate(supports)]
     crossing = [p for p, single in zip(pieces, alone[1:], strict=True) if not single]
     beside = [p for p, single in zip(pieces, alone[1:], strict=True) if single]
+    uniform = uniform_text(parts, printer, size)
+    if domain.writer.waves and uniform and all(_support(swizzle(p.values())) < period for p in crossing):
+        # What loops change is no part of the bits that the XOR mixes: one register holds it with the thread's part.
+        hoisted, uniform = f"argus::place({sum_text([hoisted, *uniform])})", []
     text = " ^ ".join([hoisted, *(_swizzled(p, swizzle, size) for p in crossing)])
     if crossing and hoisted != "0":
         text = f"({text})"
     added = [_swizzled(p, swizzle, size) for p in beside]
     added += [times_text(p.name, p.stride * size) if p.name else str(p.stride * size) for p in far]
-    return sum_text([text, *added, *uniform_text(parts, printer, size)])
+    return _place([text], uniform, added, "0", domain)
+
+
+def _place(thread: list[str], uniform: list[str], added: list[str], constant: str, domain: Domain) -> str:
+    """Return the sum of the thread's part, what is the same in all threads, and constants and unrolled counters.
+
+    Waves add what loops change to the thread's part once, and the accesses add the constants; else the compiler keeps a
+    register for each sum of both.
+    """
+    if domain.writer.waves and uniform and any(text != "0" for text in (*added, constant)):
+        return sum_text([f"argus::place({sum_text([*thread, *uniform])})", *added, constant])
+    return sum_text([*thread, *added, *uniform, constant])
+
+
+def _constants(constant: int, writer: Writer) -> tuple[int, ...]:
+    """Return the parts of an offset's constant. For waves each bit is one: those that the XOR does not mix with the
+    thread's part are added by the access itself, and cost no register for an address of their own."""
+    if not writer.waves or constant < 0:
+        return (constant,) if constant else ()
+    return tuple(1 << bit for bit in range(constant.bit_length()) if constant >> bit & 1)
 
 
 def _bytes(text: str, size: int) -> str:

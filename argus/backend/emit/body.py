@@ -421,6 +421,24 @@ def opening(writer: Writer, thread: str, fragments: tuple[Fragment, ...]) -> Non
     writer.line("")
 
 
+def ending(body: tuple[Stmt, ...], writer: Writer) -> None:
+    """Emit the statements after a loop with variables of their own, so that these hold no registers in the loop."""
+    if not body:
+        return
+    outer, above = writer.prologue, writer.lines
+    writer.prologue, writer.lines = {}, []
+    with writer.braces():
+        statements(body, writer)
+    (opened, *lines), writer.lines = writer.lines, above
+    writer.line(opened.strip())
+    writer.depth += 1
+    writer.line("const int thread = argus::place(argus::thread_id());")
+    _prologue(writer, 0)
+    writer.depth -= 1
+    writer.lines += lines
+    writer.prologue = outer
+
+
 def _prologue(writer: Writer, start: int) -> None:
     """Emit the variables of the prologue from number `start` on."""
     for (ctype, text), name in list(writer.prologue.items())[start:]:

@@ -18,7 +18,7 @@ from argus.backend.emit.scope import Domain, Writer
 from argus.ir.expr import REDUCTIONS, Const, Coord, Elem, Expr, Op, Thread, coords, op, walk
 from argus.ir.instruction import REDUCES
 from argus.ir.nodes import Accumulate, Fragment, Map, Tensor
-from argus.ir.types import float32
+from argus.ir.types import bfloat16, float32
 from argus.layout import FragmentLayout, Mode
 
 
@@ -37,10 +37,15 @@ def emit_map(stmt: Map, writer: Writer) -> None:
 
 
 def _narrowed(stmt: Map, writer: Writer) -> Expr | None:
-    """Return the float32 expression that a statement converts to 8-bit floats to fill a whole tile, or None."""
+    """Return the float32 expression that a statement converts to narrow floats to fill a whole tile, or None.
+
+    Narrow are 8 bits; on AMD's GPUs bfloat16 too, two of which one instruction packs.
+    """
     tile = writer.fragment(stmt.dst.obj)
     match stmt.value:
-        case Op(op="cast", args=(wide,), dtype=dtype) if wide.dtype == float32 and dtype.is_float and dtype.bits == 8:
+        case Op(op="cast", args=(wide,), dtype=dtype) if wide.dtype == float32 and (
+            (dtype.is_float and dtype.bits == 8) or (dtype == bfloat16 and writer.waves)
+        ):
             whole = stmt.dst.index == coords(len(stmt.shape)) and tile is not None and stmt.layout == tile.layout
             return wide if whole and stmt.dst.obj not in {e.obj for e in reads(wide)} else None
         case _:
@@ -159,6 +164,9 @@ def emit_accumulate(stmt: Accumulate, writer: Writer) -> None:
         case Fragment() if stmt.scope == "warp":
             _across_warp(stmt, target, domain, writer)
         case Fragment():
+            if writer.waves and _folds(stmt, target, domain):
+                _fold(stmt, domain, writer)
+                return
             combine = reduction(stmt.op, target.dtype)
             domain = _last_first(stmt, domain)
             for each in domain.iterations([stmt.dst, *reads(stmt.value, stmt.mask)]):
@@ -169,6 +177,25 @@ def emit_accumulate(stmt: Accumulate, writer: Writer) -> None:
         case _:
             raise problem("accumulate-unsupported", f"`{target.name}` cannot be accumulated into", stmt.span,
                           "accumulate into registers or global memory")  # fmt: skip
+
+
+def _folds(stmt: Accumulate, target: Fragment, domain: Domain) -> bool:
+    """Return True if the statement makes one float32 the largest or smallest of several of the thread's numbers."""
+    many = domain.layout.num_values > 1 and register_layout(target).num_values == 1
+    return many and stmt.mask is None and target.dtype == float32 and stmt.op in ("maximum", "minimum")
+
+
+def _fold(stmt: Accumulate, domain: Domain, writer: Writer) -> None:
+    """Emit the computation of all numbers, then their reduction, in which NaN is looked for two at a time."""
+    count = domain.layout.num_values
+    with writer.braces():
+        writer.line(f"float values[{count}];")
+        writer.line("int n = 0;")
+        for each in domain.iterations([stmt.dst, *reads(stmt.value)]):
+            printer = Printer(writer, each)
+            cell = printer.register(stmt.dst)
+            writer.line(f"values[n++] = {printer.text(stmt.value)};")
+        writer.line(f"{cell} = argus::{stmt.op}_of<{count}>({cell}, values);")
 
 
 def _last_first(stmt: Accumulate, domain: Domain) -> Domain:

@@ -9,7 +9,7 @@ from argus.backend.abi import arguments, entry, shared_bytes
 from argus.backend.device_api import cpp_type
 from argus.backend.emit.address import pointer_type
 from argus.backend.emit.asynchronous import prefetch_maps
-from argus.backend.emit.body import counts, digits, opening, statements
+from argus.backend.emit.body import counts, digits, ending, opening, statements
 from argus.backend.emit.expression import ATOM, Printer
 from argus.backend.emit.flight import start, used
 from argus.backend.emit.names import identifiers
@@ -26,6 +26,7 @@ from argus.ir.nodes import (
     Kernel,
     MbarrierFence,
     MbarrierInit,
+    Mma,
     Programs,
     Roles,
     Spec,
@@ -51,7 +52,9 @@ def emit(kernel: Kernel) -> str:
     if not late:
         writer.line(_LAUNCH_DEPENDENTS)
     writer.line("argus::begin();")
-    statements(kernel.body[prepared:], writer)
+    end = _after_products(kernel) if writer.waves else len(kernel.body)
+    statements(kernel.body[prepared:end], writer)
+    ending(kernel.body[end:], writer)
     if late:
         writer.line(_LAUNCH_DEPENDENTS)
     if kernel.cluster > 1 and any(isinstance(s, Roles) for s in kernel.body):
@@ -59,6 +62,12 @@ def emit(kernel: Kernel) -> str:
     body, writer.lines = writer.lines, []
     _head(kernel, writer)
     return "\n".join([*writer.lines, *body, "}"]) + "\n"
+
+
+def _after_products(kernel: Kernel) -> int:
+    """Return the number of statements up to the end of the last loop with products, or all if there is none."""
+    ends = [n for n, s in enumerate(kernel.body, 1) if isinstance(s, For) and any(isinstance(t, Mma) for t in visit.walk(s.body))]
+    return max(ends, default=len(kernel.body))
 
 
 def _without_claims(stmt: Stmt) -> tuple[Stmt, ...] | None:

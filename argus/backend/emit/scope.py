@@ -101,6 +101,11 @@ class Writer:
             return f"block{axis}"
         return self.prologue.setdefault(("int", f"argus::block_id<{axis}>()"), f"block{axis}")
 
+    @property
+    def waves(self) -> bool:
+        """True if warps are AMD's waves of 64 lanes: some functions are theirs alone."""
+        return self.kernel.warp_size == 64
+
     def fragment(self, name: str) -> Fragment | None:
         """Return the register tile of that name, or None if there is none."""
         return next((f for f in self.kernel.fragments if f.name == name), None)

@@ -8,8 +8,14 @@
 #define ARGUS_FN inline __attribute__((device, always_inline))
 #define ARGUS_WARP_SIZE 64
 #define ARGUS_RESTRICT __restrict__
-#define ARGUS_KERNEL(name, threads) \
-    extern "C" __attribute__((global, amdgpu_flat_work_group_size(threads, threads))) void name
+// Waves that a SIMD shall hold, at least. The compiler has 512 registers for one, half of which only matrix products
+// take directly, and 256 for two, all alike: more than those cost moves from one half to the other.
+#ifndef ARGUS_WAVES
+#define ARGUS_WAVES 2
+#endif
+#define ARGUS_KERNEL(name, threads)                                                                     \
+    extern "C" __attribute__((global, amdgpu_flat_work_group_size(threads, threads), \
+                              amdgpu_waves_per_eu(ARGUS_WAVES))) void name
 #define ARGUS_SHARED(smem, bytes)                                                   \
     __attribute__((shared, aligned(1024))) static unsigned char argus_block[bytes]; \
     const argus::shared_t smem = (argus::shared_t)argus_block
@@ -66,7 +72,7 @@ ARGUS_FN float maximum(float x, float y) {
 // clang expands these in place, with subnormal numbers.
 ARGUS_FN float fused(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
 ARGUS_FN float exp(float x) { return __builtin_expf(x); }
-ARGUS_FN float exp2(float x) { return __builtin_exp2f(x); }
+ARGUS_FN float exp2(float x) { return __builtin_amdgcn_exp2f(x); }  // 0 below 2^-126
 ARGUS_FN float log(float x) { return __builtin_logf(x); }
 ARGUS_FN float log2(float x) { return __builtin_log2f(x); }
 ARGUS_FN float sqrt(float x) { return __builtin_sqrtf(x); }
@@ -112,9 +118,42 @@ template <int GROUP> ARGUS_FN BlockIds grouped_block_ids(int rows, int columns) 
     return detail::grouped(GROUP, {block_id<0>(), block_id<1>()}, rows, columns);
 }
 
-template <int N, class T> ARGUS_FN void narrow(const float* from, T* to) {
-    for (int i = 0; i < N; ++i) to[i] = cast<T>(from[i]);
+namespace target {
+// The bfloat16 nearest to x, in the upper half.
+ARGUS_FN unsigned rounded_bf16(float x) {
+    const unsigned bits = bits_of(x);
+    return x != x ? 0x7fc00000u : bits + 0x7fffu + (bits >> 16 & 1u);
 }
+}  // namespace target
+
+template <int N, class T> ARGUS_FN void narrow(const float* from, T* to) {
+    if constexpr (detail::same<T, bf16> && N % 2 == 0) {
+#pragma unroll
+        for (int i = 0; i < N; i += 2) {  // one instruction packs the upper halves of two
+            const unsigned first = target::rounded_bf16(from[i]), second = target::rounded_bf16(from[i + 1]);
+            *(target::word<2, T>*)(to + i) = __builtin_amdgcn_perm(second, first, 0x07060302u);
+        }
+    } else {
+#pragma unroll
+        for (int i = 0; i < N; ++i) to[i] = cast<T>(from[i]);
+    }
+}
+
+// `med3` with an infinity is the larger (smaller) number, of any bits; what is no number is looked for apart.
+#define ARGUS_FOLDED(NAME, INFINITE)                                                                               \
+    template <int N> ARGUS_FN float NAME(float x, const float* values) {                                           \
+        float result = x;                                                                                          \
+        bool unordered = x != x;                                                                                   \
+        _Pragma("unroll") for (int i = 0; i < N; ++i) {                                                            \
+            result = __builtin_amdgcn_fmed3f(result, values[i], INFINITE);                                         \
+            if (i % 2) unordered |= __builtin_isunordered(values[i - 1], values[i]);                               \
+        }                                                                                                          \
+        if constexpr (N % 2) unordered |= values[N - 1] != values[N - 1];                                          \
+        return unordered ? target::float_of(0x7fc00000u) : result;                                                 \
+    }
+ARGUS_FOLDED(maximum_of, __builtin_inff())
+ARGUS_FOLDED(minimum_of, -__builtin_inff())
+#undef ARGUS_FOLDED
 
 // ---- global memory
 
@@ -139,6 +178,11 @@ template <int N, class T> ARGUS_FN void store_global_if(bool p, T* base, i64 off
 }
 
 // ---- shared memory (LDS)
+
+ARGUS_FN int place(int x) {
+    asm("" : "+v"(x));  // the compiler does not look behind it, and adds constants in the accesses
+    return x;
+}
 
 template <int N, class T> ARGUS_FN void load_shared(shared_t smem, int offset, T* dst) {
     using W = target::word<N, T>;
@@ -201,6 +245,17 @@ ARGUS_MFMA_FP8(mfma_f32_16x16x32_fp8, __builtin_amdgcn_mfma_f32_16x16x32, f32x4)
 ARGUS_MFMA_I8(mfma_i32_32x32x16, __builtin_amdgcn_mfma_i32_32x32x16_i8, i32x16)
 ARGUS_MFMA_I8(mfma_i32_16x16x32, __builtin_amdgcn_mfma_i32_16x16x32_i8, i32x4)
 #undef ARGUS_MFMA_I8
+
+// The transposed product, of exchanged operands: a lane holds consecutive columns of a row.
+#define ARGUS_MFMA_T(NAME, D)                                                                                      \
+    template <class A, class B> ARGUS_FN void NAME##_t(D* d, const A* a, const B* b) { NAME(d, b, a); }
+ARGUS_MFMA_T(mfma_f32_32x32x8, float)
+ARGUS_MFMA_T(mfma_f32_16x16x16, float)
+ARGUS_MFMA_T(mfma_f32_32x32x16_fp8, float)
+ARGUS_MFMA_T(mfma_f32_16x16x32_fp8, float)
+ARGUS_MFMA_T(mfma_i32_32x32x16, int)
+ARGUS_MFMA_T(mfma_i32_16x16x32, int)
+#undef ARGUS_MFMA_T
 
 // ---- loads to LDS
 //

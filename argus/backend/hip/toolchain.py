@@ -24,12 +24,14 @@ _FLAGS = (
     "-munsafe-fp-atomics",  # float additions in memory by one instruction; tensors are ordinary device memory
     "-Rpass-analysis=kernel-resource-usage",
 )  # fmt: skip
+_ALL_REGISTERS = "-DARGUS_WAVES=1"
 
 
 def compile(source: str, arch: str, *, timeout_s: float = process.TIMEOUT_S) -> tuple[bytes, Resources]:
     """Compile emitted text, preceded by the device header, for `arch` ("gfx942") to a code object.
 
-    `Resources` are clang's figures, the largest if there are several kernels. Raises `ToolchainError`:
+    `Resources` are clang's figures, the largest if there are several kernels. Kernels that need more registers than
+    two waves of a SIMD have each are compiled again for one. Raises `ToolchainError`:
     "compiler-missing", "compiler-failed".
     """
     clang = find_compiler()
@@ -41,6 +43,8 @@ def compile(source: str, arch: str, *, timeout_s: float = process.TIMEOUT_S) -> 
         include = [f"-I{directory}" for directory in INCLUDE]
         command = [clang, *_FLAGS, f"--offload-arch={arch}", *include, "kernel.hip", "-o", "kernel.co"]
         done = process.run("clang", command, cwd=Path(folder), timeout_s=timeout_s)
+        if parse_resources(done.stderr).spill_bytes:
+            done = process.run("clang", [*command, _ALL_REGISTERS], cwd=Path(folder), timeout_s=timeout_s)
         return process.output("clang", Path(folder) / "kernel.co"), parse_resources(done.stderr)
 
 

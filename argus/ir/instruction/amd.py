@@ -18,6 +18,7 @@ from argus.layout.atoms import (
     MFMA_16X16X32_8BIT,
     MFMA_32X32X8_16BIT,
     MFMA_32X32X16_8BIT,
+    MFMA_SWAPPED,
     MmaAtom,
 )
 
@@ -30,10 +31,15 @@ THREADS, ASYNCHRONOUS, SYNC = Mechanism.THREADS, Mechanism.ASYNCHRONOUS, Order.S
 _BYTES = (1, 2, 4, 8, 16)
 
 
-def _mfma(name: str, atom: MmaAtom, operands: tuple[DType, ...], accumulator: DType) -> MmaRow:
-    assert atom.a is not None and atom.b is not None  # mfma reads registers only
-    shape = (atom.m, atom.n, atom.k)
-    return MmaRow(name, shape, operands, accumulator, atom.a, atom.b, atom.c, 64, _CDNA3, atom.source)
+def _mfma(name: str, atom: MmaAtom, operands: tuple[DType, ...], accumulator: DType) -> tuple[MmaRow, MmaRow]:
+    """The instruction, and the same with its operands exchanged."""
+
+    def row(name: str, atom: MmaAtom) -> MmaRow:
+        assert atom.a is not None and atom.b is not None  # mfma reads registers only
+        shape = (atom.m, atom.n, atom.k)
+        return MmaRow(name, shape, operands, accumulator, atom.a, atom.b, atom.c, 64, _CDNA3, atom.source)
+
+    return row(name, atom), row(f"{name}_t", MFMA_SWAPPED[atom])
 
 
 AMD: tuple[Row, ...] = (
@@ -50,10 +56,10 @@ AMD: tuple[Row, ...] = (
     StepRow("s_setprio", (("priority", 0, 3),), Law.HINT, _CDNA3, "CDNA3 ISA, s_setprio", "wave_priority"),
     StepRow("sched_group_barrier", (("mask", 1, 0x7FF), ("size", 1, 2**31 - 1), ("sync_id", 0, 2**31 - 1)), Law.HINT,
             _CDNA3, "LLVM AMDGPU, llvm.amdgcn.sched.group.barrier", "sched_group"),
-    _mfma("mfma_f32_32x32x8", MFMA_32X32X8_16BIT, (bfloat16, float16), float32),
-    _mfma("mfma_f32_16x16x16", MFMA_16X16X16_16BIT, (bfloat16, float16), float32),
-    _mfma("mfma_f32_32x32x16_fp8", MFMA_32X32X16_8BIT, (float8_e4m3fnuz, float8_e5m2fnuz), float32),
-    _mfma("mfma_f32_16x16x32_fp8", MFMA_16X16X32_8BIT, (float8_e4m3fnuz, float8_e5m2fnuz), float32),
-    _mfma("mfma_i32_32x32x16", MFMA_32X32X16_8BIT, (int8,), int32),
-    _mfma("mfma_i32_16x16x32", MFMA_16X16X32_8BIT, (int8,), int32),
+    *_mfma("mfma_f32_32x32x8", MFMA_32X32X8_16BIT, (bfloat16, float16), float32),
+    *_mfma("mfma_f32_16x16x16", MFMA_16X16X16_16BIT, (bfloat16, float16), float32),
+    *_mfma("mfma_f32_32x32x16_fp8", MFMA_32X32X16_8BIT, (float8_e4m3fnuz, float8_e5m2fnuz), float32),
+    *_mfma("mfma_f32_16x16x32_fp8", MFMA_16X16X32_8BIT, (float8_e4m3fnuz, float8_e5m2fnuz), float32),
+    *_mfma("mfma_i32_32x32x16", MFMA_32X32X16_8BIT, (int8,), int32),
+    *_mfma("mfma_i32_16x16x32", MFMA_16X16X32_8BIT, (int8,), int32),
 )  # fmt: skip

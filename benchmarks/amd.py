@@ -1,0 +1,157 @@
+"""Quality of hot loops on gfx942, read from machine code: ours, and others' where their code objects are to be had.
+
+No such GPU is needed. A row is one iteration of one wave, by the same counts for all sides (`machine_code`).
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from argus.backend import process
+from argus.backend.artifact import Artifact
+from argus.backend.build import build
+from argus.backend.hip import toolchain
+from argus.compile import elaborate
+from argus.diagnostic import ToolchainError
+from argus.environment import find_tool, llvm_directories
+from argus.frontend import Options
+from argus.passes import lower
+from argus.source import SourceFile
+from benchmarks.machine_code import Instruction, count, hot_loop, instructions
+from benchmarks.table import Cell, Results
+
+_KERNELS = Path("argus/kernels")
+_TARGET = "gfx942"
+_ITERATIONS, _SECONDS = 16, 20.0  # that llvm-mca follows, and may take
+_RELEASES = (19, 20, 21, 22, 18, 17)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A kernel of the library with the constants of one use."""
+
+    name: str
+    file: str
+    kernel: str
+    constants: dict[str, object]
+    num_warps: int = 8
+
+
+_GEMM = {"PRODUCERS": 0, "STAGES": 2, "GROUP": 8}
+CASES = (
+    Case("GEMM 256x256x32, bf16", "gemm.py", "gemm",
+         {**_GEMM, "BLOCK_M": 256, "BLOCK_N": 256, "BLOCK_K": 32}),
+)  # fmt: skip
+
+AITER = {
+    "attention D128": "fmha_v3_fwd/MI300/fwd_hd128_bf16_rtne.co",
+    "attention D128, truncating": "fmha_v3_fwd/MI300/fwd_hd128_bf16_rtz.co",
+    "attention D128, causal": "fmha_v3_fwd/MI300/fwd_hd128_bf16_causal_rtne.co",
+    "GEMM 160x64, bf16": "bf16gemm/bf16gemm_fp32bf16_tn_160x64_bshuffle_splitk.co",
+    "GEMM 96x64, bf16": "bf16gemm/bf16gemm_fp32bf16_tn_96x64_pf3_splitk.co",
+    "fp8 experts, SwiGLU, 32x256": "fmoe/silu/fmoe_bf16_blockscaleFp8_g1u1_novs_silu_1tg_32x256.co",
+}
+"""Files of ROCm/aiter, below hsa/gfx942."""
+
+
+def run(aiter: Path | None, triton: str | None, chosen: Sequence[str] = ()) -> Results:
+    """The table: ours, Triton's from the interpreter `triton`, and AITER's from the folder hsa/gfx942, if given."""
+    rows = [row("Argus", case.name, code) for case in CASES if not chosen or case.name in chosen for code in [ours(case)]]
+    if triton is not None:
+        rows += [row("Triton", name, code) for name, code in _triton(triton)]
+    if aiter is not None:
+        rows += [row("AITER", name, (aiter / file).read_bytes()) for name, file in AITER.items()]
+    return Results("Hot loops on gfx942: one wave, one iteration", rows, _NOTES)
+
+
+_NOTES = (
+    "vector / matrix: cycles of vector instructions (4, transcendental 16) over those of matrix instructions",
+    "LDS bytes / flop: those that lanes read and write, and those that loads put there; 0.0625 is the hardware's limit",
+    "share in MFMA: of the cycles that llvm-mca counts for a wave that is alone, those of matrix instructions",
+    "an iteration follows the branches with the most matrix work, then the most accesses, then the least vector work",
+)
+
+
+def ours(case: Case) -> bytes:
+    """The code object of a case."""
+    file = _KERNELS / case.file
+    source = SourceFile(str(file), file.read_text(encoding="utf-8"))
+    kernel = elaborate(source, case.kernel, Options(_TARGET, case.num_warps, case.constants))
+    built: Artifact = build(lower(kernel, _TARGET), _TARGET)
+    assert built.binary is not None
+    return built.binary
+
+
+def _triton(interpreter: str) -> Iterator[tuple[str, bytes]]:
+    with tempfile.TemporaryDirectory(prefix="argus-") as folder:
+        program = Path(__file__).parent / "triton_amd.py"
+        process.run("triton", [interpreter, str(program), folder])
+        for file in sorted(Path(folder).glob("*.co")):
+            yield file.stem, file.read_bytes()
+
+
+def row(side: str, name: str, code: bytes) -> dict[str, Cell]:
+    """What the hot loop of a code object costs, and what its kernel holds."""
+    loop = hot_loop(instructions(toolchain.disassemble(code)))
+    counts, held = count(loop), _notes(code)
+    return {
+        "loop": name,
+        "side": side,
+        "vector / matrix": round(counts.vector_share, 3),
+        "LDS bytes / flop": round(counts.bytes_per_flop, 4),
+        "share in MFMA": share(loop),
+        "MFMA cycles": round(counts.matrix_cycles),
+        "vector cycles": counts.vector_cycles,
+        "scalar": counts.scalar,
+        "waits": counts.waits,
+        "barriers": counts.barriers,
+        "registers": held.get("vgpr_count"),
+        "LDS bytes": held.get("group_segment_fixed_size"),
+        "spilled bytes": held.get("private_segment_fixed_size"),
+    }
+
+
+def share(loop: Sequence[Instruction]) -> float | None:
+    """The share of a wave's cycles in which the matrix unit is busy, by llvm-mca; None where it has no answer."""
+    tool = find_tool([*(f"llvm-mca-{n}" for n in _RELEASES), "llvm-mca"], directories=llvm_directories())
+    if tool is None:
+        return None
+    text = "".join(f"{_readable(i)}\n" for i in loop if i.target is None)
+    command = [tool, "-mtriple=amdgcn", f"-mcpu={_TARGET}", f"-iterations={_ITERATIONS}", "-"]
+    try:
+        done = process.start("llvm-mca", command).finish(text, timeout_s=_SECONDS)
+    except ToolchainError:  # there are loops that it fails at
+        return None
+    found = re.search(r"Total Cycles:\s+(\d+)", done.stdout)
+    assert found is not None, done.stdout
+    return round(count(loop).matrix_cycles * _ITERATIONS / (4 * int(found[1])), 3)
+
+
+_BUFFER = re.compile(r"(?:(?P<data>[av]\S+), )?(?P<offset>v\d+|off), s\[(?P<base>\d+):\d+\]")
+
+
+def _readable(i: Instruction) -> str:
+    """The instruction for llvm-mca, which fails at buffer instructions: global ones of their size stand for them."""
+    if not i.name.startswith("buffer_") or (found := _BUFFER.match(i.operands)) is None:
+        return f"{i.name} {i.operands.split('<')[0]}"
+    offset = "v0" if found["offset"] == "off" else found["offset"]
+    base = f"s[{found['base']}:{int(found['base']) + 1}]"
+    kind = i.name.removeprefix("buffer_").replace("load_", "load_lds_") if found["data"] is None else i.name[7:]
+    operands = (offset, found["data"]) if kind.startswith("store") else (found["data"], offset)
+    return f"global_{kind} {', '.join((*filter(None, operands), base))}"
+
+
+def _notes(code: bytes) -> dict[str, int]:
+    """The figures that a code object's notes give: registers of both files, LDS, memory of a lane."""
+    tool = find_tool([*(f"llvm-readelf-{n}" for n in _RELEASES), "llvm-readelf"], directories=llvm_directories())
+    if tool is None:
+        return {}
+    with tempfile.TemporaryDirectory(prefix="argus-") as folder:
+        path = Path(folder) / "kernel.co"
+        path.write_bytes(code)
+        text = process.run("llvm-readelf", [tool, "--notes", str(path)]).stdout
+    return {name: int(number) for name, number in re.findall(r"\.(\w+):\s+(\d+)\s*$", text, re.MULTILINE)}
