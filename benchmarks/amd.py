@@ -60,7 +60,9 @@ AITER = {
 
 def run(aiter: Path | None, triton: str | None, chosen: Sequence[str] = ()) -> Results:
     """The table: ours, Triton's from the interpreter `triton`, and AITER's from the folder hsa/gfx942, if given."""
-    rows = [row("Argus", case.name, code) for case in CASES if not chosen or case.name in chosen for code in [ours(case)]]
+    rows = [
+        row("Argus", case.name, code) for case in CASES if not chosen or case.name in chosen for code in [ours(case)]
+    ]
     if triton is not None:
         rows += [row("Triton", name, code) for name, code in _triton(triton)]
     if aiter is not None:

@@ -19,7 +19,7 @@ def gemm(a, b, c, M, N, K, lda, ldb, ldc, BM: tl.constexpr, BN: tl.constexpr, BK
     rows, columns, k = (first * BM + tl.arange(0, BM)) % M, (second * BN + tl.arange(0, BN)) % N, tl.arange(0, BK)
     x, y = a + rows[:, None] * lda + k[None, :], b + columns[None, :] * ldb + k[:, None]
     acc = tl.zeros((BM, BN), tl.float32)
-    for _ in range(0, tl.cdiv(K, BK)):
+    for _ in range(tl.cdiv(K, BK)):
         acc = tl.dot(tl.load(x), tl.load(y), acc)
         x += BK
         y += BK
@@ -50,7 +50,7 @@ def attention(q, k, v, o, M, N, rows, scale, BM: tl.constexpr, BN: tl.constexpr,
     tl.store(o + m[:, None] * rows + d[None, :], (acc / total[:, None]).to(o.dtype.element_ty), mask=m[:, None] < M)
 
 
-GEMM, ATTENTION = "a b c M N K lda ldb ldc".split(), "q k v o M N rows scale".split()
+GEMM, ATTENTION = ["a", "b", "c", "M", "N", "K", "lda", "ldb", "ldc"], ["q", "k", "v", "o", "M", "N", "rows", "scale"]
 CASES = (
     *((gemm, GEMM, {"BM": m, "BN": n, "BK": k}, warps, f"GEMM {m}x{n}x{k}, {dtype}", dtype)
       for m, n, k, warps, dtype in ((256, 256, 32, 8, "bf16"), (256, 256, 64, 8, "bf16"), (128, 128, 32, 4, "bf16"),

@@ -119,6 +119,7 @@ _IDS = (
        "of the block's indices, and as uniform as they are"),
 )  # fmt: skip
 
+
 def _moves() -> Iterator[Function]:
     """Yield the functions of instructions by which each thread moves its own whole vectors, one set for each `call`."""
     found = [r for r in INSTRUCTIONS.values() if r.mechanism is Mechanism.THREADS and r.ends is Ends.WHOLE]
@@ -144,10 +145,22 @@ def _moves() -> Iterator[Function]:
 
 
 _WATCHES = (
-    _f("print", "class... A", "void", "const char* format, A... values",
-       "prints a line, as C's printf formats it; integers and doubles", "", _NVIDIA),
-    _f("fail", "class... A", "void", "const char* format, A... values",
-       "prints a line and stops the kernel, whose launch ends with an error; on AMD it stops without the line"),
+    _f(
+        "print",
+        "class... A",
+        "void",
+        "const char* format, A... values",
+        "prints a line, as C's printf formats it; integers and doubles",
+        "",
+        _NVIDIA,
+    ),
+    _f(
+        "fail",
+        "class... A",
+        "void",
+        "const char* format, A... values",
+        "prints a line and stops the kernel, whose launch ends with an error; on AMD it stops without the line",
+    ),
 )
 
 _COPIES = (
@@ -209,8 +222,8 @@ _WAVES = (
     _f("wave_barrier", "", "void", "", "all waves of the block meet, and nothing more", "", _AMD),
     _f("wave_priority", "int LEVEL", "void", "", "the wave's priority, 0 to 3", "", _AMD),
     _f("place", "", "int", "int x", "x, in one register, to which accesses to shared memory add constants", "", _AMD),
-    *(_f(f"{name}_of", "int N", "float", "float x, const float* values", f"the {name} of x and of N values; NaN if any is",
-         "", _AMD) for name in ("maximum", "minimum")),
+    *(_f(f"{name}_of", "int N", "float", "float x, const float* values",
+         f"the {name} of x and of N values; NaN if any is", "", _AMD) for name in ("maximum", "minimum")),
     _f("sched_group", "int MASK, int SIZE, int SYNC", "void", "", "SIZE instructions of the kinds MASK belong here, in "
        "turns with other groups of SYNC", "", _AMD),
 )  # fmt: skip

@@ -167,7 +167,9 @@ def _mfma(name: str, side: int, k: int, bits: int) -> MmaAtom:
 def _swapped(atom: MmaAtom) -> MmaAtom:
     """The instruction with its operands exchanged: `B A^T` is the transposed product. A lane then holds consecutive n
     of one m: as the operand `a` of another product needs them, and side by side in rows of memory."""
-    c = FragmentLayout((atom.n, atom.m), *(tuple(_turned(m) for m in modes) for modes in (atom.c.threads, atom.c.values)))
+    c = FragmentLayout(
+        (atom.n, atom.m), *(tuple(_turned(m) for m in modes) for modes in (atom.c.threads, atom.c.values))
+    )
     return MmaAtom(f"{atom.name}_t", atom.m, atom.n, atom.k, atom.bits, atom.b, atom.a, c, atom.source)
 
 

@@ -15,7 +15,7 @@ from math import prod
 
 from argus.ir.expr import Coord
 from argus.ir.instruction import MMA
-from argus.ir.nodes import Fragment, For, Kernel, Mma, Programs, Stage, Stmt, Tensor
+from argus.ir.nodes import For, Fragment, Kernel, Mma, Programs, Stage, Stmt, Tensor
 from argus.ir.visit import rewrite_body, walk
 from argus.passes.fresh import touches, whole
 from argus.passes.moves import target_of
@@ -50,7 +50,9 @@ def hold_operands(kernel: Kernel) -> Kernel:
 def _stays(kernel: Kernel, stage: Stage) -> bool:
     """Return True if all uses of the tile are as a whole left operand of warps that stand along its rows."""
     tile = kernel.object(stage.dst)
-    uses = [s for s in walk(kernel.body) if s is not stage and not isinstance(s, For | Programs) and stage.dst in touches(s)]
+    uses = [
+        s for s in walk(kernel.body) if s is not stage and not isinstance(s, For | Programs) and stage.dst in touches(s)
+    ]
     registers = prod(stage.shape) * tile.dtype.bytes // (4 * kernel.num_threads)
     return (
         isinstance(kernel.object(stage.src.obj), Tensor)

@@ -68,7 +68,7 @@ def turned_layouts(kernel: Kernel, stage: Stage, k: int) -> tuple[FragmentLayout
 
 
 def on_the_way(kernel: Kernel, fresh: Fresh, stage: Stage) -> tuple[str, str | None]:
-    """New register tiles for what `stage` moves: the one that is loaded, and the one that is stored if it is another."""
+    """New register tiles for what `stage` moves: the one that is loaded, and the one that is stored, if another."""
     dtype, k = kernel.object(stage.dst).dtype, turned_axis(kernel, stage)
     if k is None:
         return fresh.fragment(f"{stage.dst}_next", dtype, stage.shape), None
@@ -79,9 +79,7 @@ def on_the_way(kernel: Kernel, fresh: Fresh, stage: Stage) -> tuple[str, str | N
     )
 
 
-def deposit(
-    kernel: Kernel, stage: Stage, place: Access, register: str, turned: str | None
-) -> tuple[Stmt, ...]:
+def deposit(kernel: Kernel, stage: Stage, place: Access, register: str, turned: str | None) -> tuple[Stmt, ...]:
     """The statements that store what was loaded to `place`."""
     here = coords(len(stage.shape))
     move: tuple[Stmt, ...] = ()

@@ -105,6 +105,8 @@ def test_llvm_mca_sees_a_matrix_unit_that_is_busy_all_the_time(tmp_path: Path) -
     products = [re.sub(r"v\[0:15\]", f"v[{40 + 16 * n}:{55 + 16 * n}]", PRODUCT) for n in range(4)]
     busy = amd.share(loop_of("\n".join(products), tmp_path))
     alone = amd.share(loop_of("\n".join([*products, *(f"v_exp_f32 v{n}, v{n}" for n in range(16))]), tmp_path))
-    waited = amd.share(loop_of("buffer_load_dwordx4 v[16:19], v1, s[4:7], 0 offen\ns_waitcnt vmcnt(0)\n" + PRODUCT, tmp_path))
+    waited = amd.share(
+        loop_of("buffer_load_dwordx4 v[16:19], v1, s[4:7], 0 offen\ns_waitcnt vmcnt(0)\n" + PRODUCT, tmp_path)
+    )
     assert busy is not None and alone is not None and waited is not None
     assert busy > 0.95 > alone > 0.5 > waited

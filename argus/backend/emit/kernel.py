@@ -66,7 +66,11 @@ def emit(kernel: Kernel) -> str:
 
 def _after_products(kernel: Kernel) -> int:
     """Return the number of statements up to the end of the last loop with products, or all if there is none."""
-    ends = [n for n, s in enumerate(kernel.body, 1) if isinstance(s, For) and any(isinstance(t, Mma) for t in visit.walk(s.body))]
+    ends = [
+        n
+        for n, s in enumerate(kernel.body, 1)
+        if isinstance(s, For) and any(isinstance(t, Mma) for t in visit.walk(s.body))
+    ]
     return max(ends, default=len(kernel.body))
 
 
