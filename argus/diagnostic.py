@@ -125,6 +125,7 @@ class Diagnostic:
     help: str = ""
     witness: Witness | None = None
 
+
     def _repr_html_(self) -> str:
         """Return the finding as a notebook shows it."""
         from html import escape

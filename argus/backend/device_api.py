@@ -119,7 +119,6 @@ _IDS = (
        "of the block's indices, and as uniform as they are"),
 )  # fmt: skip
 
-
 def _moves() -> Iterator[Function]:
     """Yield the functions of instructions by which each thread moves its own whole vectors, one set for each `call`."""
     found = [r for r in INSTRUCTIONS.values() if r.mechanism is Mechanism.THREADS and r.ends is Ends.WHOLE]
@@ -145,22 +144,10 @@ def _moves() -> Iterator[Function]:
 
 
 _WATCHES = (
-    _f(
-        "print",
-        "class... A",
-        "void",
-        "const char* format, A... values",
-        "prints a line, as C's printf formats it; integers and doubles",
-        "",
-        _NVIDIA,
-    ),
-    _f(
-        "fail",
-        "class... A",
-        "void",
-        "const char* format, A... values",
-        "prints a line and stops the kernel, whose launch ends with an error; on AMD it stops without the line",
-    ),
+    _f("print", "class... A", "void", "const char* format, A... values",
+       "prints a line, as C's printf formats it; integers and doubles", "", _NVIDIA),
+    _f("fail", "class... A", "void", "const char* format, A... values",
+       "prints a line and stops the kernel, whose launch ends with an error; on AMD it stops without the line"),
 )
 
 _COPIES = (

@@ -53,7 +53,9 @@ FUNCTIONS = {
     ),
     "static_print": "print what the compiler made with `argus show FILE::KERNEL`",
     "static_assert": 'write `assert condition, "message"`, on constants',
-    **dict.fromkeys(("randint", "philox", "randint4x"), "compute it with `al.uint32`, as examples/dropout.py does"),
+    **dict.fromkeys(
+        ("randint", "philox", "randint4x"), "compute it with `al.uint32`, as examples/dropout.py does"
+    ),
     "swizzle2d": "write `al.grid(rows, columns, group=8)`",
     "broadcast": "write `x[:, None] + y[None, :]`: tiles broadcast by themselves",
     **dict.fromkeys(("atomic_cas", "atomic_xchg"), "use `al.atomic_add`, `al.atomic_max` or `al.atomic_min`"),

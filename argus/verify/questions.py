@@ -106,7 +106,6 @@ class Questions:
     def invariance(self) -> list[Finding]:
         return invariance.check(self.analysis)
 
-
 class Follows(Enum):
     """The times at which to ask about the protocol, if findings of a question may follow from its refutation."""
 

@@ -46,7 +46,9 @@ FIRST = 4 * STEPS_PER_SECOND
 _NOT_TRIED = Note("not all small sizes were tried in the simulator: the limit of work was reached; raise --limit")
 
 
-def verify(kernel: Kernel, limit_s: float = LIMIT_S, *, exact: bool = False, second_opinion: bool = False) -> Report:
+def verify(
+    kernel: Kernel, limit_s: float = LIMIT_S, *, exact: bool = False, second_opinion: bool = False
+) -> Report:
     """Prove every property of an explicit kernel, or report refuted properties with a witness, and unknown ones.
 
     `exact`: prove every property on the kernel itself, never on a simpler form of it (docs/soundness.md, "Proofs on a

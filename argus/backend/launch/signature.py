@@ -237,13 +237,8 @@ def signature_from_json(data: Any, file: SourceFile) -> Signature:
             ContentRange(t, from_json(lo), from_json(hi), _span_from_json(s, file)) for t, lo, hi, s in data["ranges"]
         ),
         tuple(
-            ContentOrder(
-                t,
-                how,
-                None if n is None else from_json(n),
-                None if m is None else from_json(m),
-                _span_from_json(s, file),
-            )
+            ContentOrder(t, how, None if n is None else from_json(n), None if m is None else from_json(m),
+                         _span_from_json(s, file))
             for t, how, n, m, s in data["orders"]
         ),
         tuple(Slot(*slot) for slot in data["slots"]),

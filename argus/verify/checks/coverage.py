@@ -70,7 +70,9 @@ def _of_part(model: Model, tensor: Tensor, part: Part, accesses: list[Cells]) ->
                 place = replace(place_of(model.kernel, smallest(left), cells.site), block=())
                 label, notes = "written here", (Note("declared here", covers.span),)
                 code = "output-written-outside"
-                findings.append(Finding(code, "coverage", Verdict.REFUTED, text, span, label, help, notes, place=place))
+                findings.append(
+                    Finding(code, "coverage", Verdict.REFUTED, text, span, label, help, notes, place=place)
+                )
     except NonAffine as error:
         text = f"cannot tell whether the declared part of '{tensor.name}' is written: {error}"
         findings.append(unknown("coverage-unknown", "coverage", covers.span, text, help))
