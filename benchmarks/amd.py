@@ -19,6 +19,8 @@ from argus.compile import elaborate
 from argus.diagnostic import ToolchainError
 from argus.environment import find_tool, llvm_directories
 from argus.frontend import Options
+from argus.ir.types import DType, bfloat16, float16
+from argus.kernels.attention_tiles import AttentionShape, wave_tiles
 from argus.passes import lower
 from argus.source import SourceFile
 from benchmarks.machine_code import Instruction, count, hot_loop, instructions
@@ -41,11 +43,28 @@ class Case:
     num_warps: int = 8
 
 
-_GEMM = {"PRODUCERS": 0, "STAGES": 2, "GROUP": 8}
+def _gemm(rows: int, columns: int, num_warps: int) -> Case:
+    sizes = {"BLOCK_M": rows, "BLOCK_N": columns, "BLOCK_K": 32, "STAGES": 2, "PRODUCERS": 0, "GROUP": 8}
+    return Case(f"GEMM {rows}x{columns}x32, bf16", "gemm.py", "gemm", sizes, num_warps)
+
+
+def _attention(name: str, size: int, dtype: DType = bfloat16, heads: int = 64, **more: object) -> Case:
+    tiles = dict(wave_tiles(AttentionShape(size, 4096, 4096, heads, heads, bool(more)), dtype))
+    waves = int(tiles.pop("num_warps"))
+    constants = {**tiles, "D": size, "DTYPE": dtype, "OUT": dtype, **more}
+    return Case(f"attention {name}", "attention.py", "attention_forward", constants, waves)
+
+
 CASES = (
-    Case("GEMM 256x256x32, bf16", "gemm.py", "gemm",
-         {**_GEMM, "BLOCK_M": 256, "BLOCK_N": 256, "BLOCK_K": 32}),
-)  # fmt: skip
+    _gemm(256, 256, 8),
+    _gemm(256, 128, 8),
+    _gemm(128, 128, 4),
+    _attention("D128", 128),
+    _attention("D128, causal", 128, CAUSAL=True),
+    _attention("D128, few programs", 128, heads=4),
+    _attention("D128, float16", 128, float16),
+    _attention("D64", 64),
+)
 
 AITER = {
     "attention D128": "fmha_v3_fwd/MI300/fwd_hd128_bf16_rtne.co",

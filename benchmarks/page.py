@@ -16,7 +16,18 @@ from typing import Any
 from benchmarks import classes
 
 RESULTS = Path("benchmarks/results")
-PAGES = tuple(map(Path, ("README.md", "docs/performance.md", "docs/performance-drawn.md", "docs/mutate.md")))
+PAGES = tuple(
+    map(
+        Path,
+        (
+            "README.md",
+            "docs/performance.md",
+            "docs/performance-drawn.md",
+            "docs/mutate.md",
+            "docs/performance/mi300x.md",
+        ),
+    )
+)
 
 Row = Mapping[str, Any]
 Columns = Mapping[str, Callable[[Row], str]]
@@ -92,6 +103,17 @@ TABLES: dict[str, Columns] = {
         "mutants": lambda r: f"{r['mutants']} of {r['possible']}",
         **_OUTCOMES,
     },
+    "amd": {
+        "loop": _column("loop"),
+        "of": _column("side"),
+        "vector / matrix cycles": _column("vector / matrix", 2),
+        "LDS bytes / flop": _column("LDS bytes / flop", 3),
+        "share in MFMA": _column("share in MFMA", 2),
+        "waits": _column("waits"),
+        "barriers": _column("barriers"),
+        "registers": _column("registers"),
+        "spilled bytes": _column("spilled bytes"),
+    },
     "mutants_by_class": {"class of edits": _column("what"), "mutants": _column("mutants"), **_OUTCOMES},
 }
 TABLES |= {f"{area}_drawn": TABLES[area] for area in ("gemm", "attention", "memory")}
@@ -110,7 +132,7 @@ TABLES |= {
 TABLES["shown"] = {name: _column(name) for name in ("kernel", "beside", "speed")}
 
 
-_ANYWHERE = ("mutants",)
+_ANYWHERE = ("mutants", "amd")
 """Results that are the same on all machines."""
 
 

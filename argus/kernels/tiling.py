@@ -14,7 +14,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, prod
 
-from argus.ir.machine import H200, WARPGROUP
+from argus.ir.machine import H200, MI300X, WARPGROUP
+from argus.kernels.wave_tiles import wave_seconds, wave_shapes
 from argus.tuning.model import MODELS, Estimate, Modelled, Work, estimate
 
 _ENGINES = "sm_90a"  # the target that has copy engines and wgmma
@@ -203,6 +204,10 @@ _PLAIN: tuple[_Shape, ...] = tuple(
 
 def tiles(problem: ProductShape) -> Iterator[Tile]:
     """All tiles that may run `problem`, whatever the time they take."""
+    if problem.target == MI300X.target:
+        for rows, columns, depth, waves in wave_shapes(problem.bits):
+            yield Tile(rows, columns, depth, 2, waves, 0)
+        return
     if problem.target not in MODELS:
         yield Tile(32, 32, 32, 2, 1, 0)  # the CPU target: small enough that lanes as fibers are quick
         return
@@ -450,9 +455,16 @@ def _rooms(tile: Tile, blocks: int) -> int:
 def ranked(problem: ProductShape, model: Modelled | None = None) -> list[tuple[Tile, Estimate]]:
     """All tiles with their estimates, the fastest first; equal ones in the order of `tiles`."""
     on = model or MODELS.get(problem.target)
+    if problem.target == MI300X.target:
+        return sorted(((t, _on_waves(problem, t)) for t in tiles(problem)), key=lambda pair: pair[1].seconds)
     if on is None:
         return [(t, Estimate(0.0, "", 1)) for t in tiles(problem)]
     return sorted(((t, _estimate(problem, t, on)) for t in tiles(problem)), key=lambda pair: pair[1].seconds)
+
+
+def _on_waves(p: ProductShape, tile: Tile) -> Estimate:
+    shape = (tile.block_m, tile.block_n, tile.block_k, tile.num_warps)
+    return Estimate(wave_seconds(shape, p.m, p.n, p.k, p.batch, p.bits), "", 1)
 
 
 def _estimate(problem: ProductShape, tile: Tile, model: Modelled) -> Estimate:

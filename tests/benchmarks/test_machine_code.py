@@ -73,7 +73,7 @@ def test_an_iteration_in_the_middle_of_a_long_loop(tmp_path: Path) -> None:
         {PRODUCT}
     """
     counts = count(loop_of(body, tmp_path))
-    assert (counts.flops, counts.vector_cycles, counts.waits, counts.barriers) == (2 * 32768, 0, 1, 1)
+    assert (counts.flops, counts.vector_cycles, counts.waits, counts.barriers) == (2 * 16384, 0, 1, 1)
     assert counts.vector_share == 0
     names = [i.name for i in loop_of(body, tmp_path)]
     assert "global_load_dwordx4" in names and "v_cndmask_b32_e32" not in names

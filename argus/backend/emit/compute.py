@@ -189,13 +189,13 @@ def _fold(stmt: Accumulate, domain: Domain, writer: Writer) -> None:
     """Emit the computation of all numbers, then their reduction, in which NaN is looked for two at a time."""
     count = domain.layout.num_values
     with writer.braces():
-        writer.line(f"float values[{count}];")
-        writer.line("int n = 0;")
+        writer.line(f"float _many[{count}];")
+        writer.line("int _n = 0;")
         for each in domain.iterations([stmt.dst, *reads(stmt.value)]):
             printer = Printer(writer, each)
             cell = printer.register(stmt.dst)
-            writer.line(f"values[n++] = {printer.text(stmt.value)};")
-        writer.line(f"{cell} = argus::{stmt.op}_of<{count}>({cell}, values);")
+            writer.line(f"_many[_n++] = {printer.text(stmt.value)};")
+        writer.line(f"{cell} = argus::{stmt.op}_of<{count}>({cell}, _many);")
 
 
 def _last_first(stmt: Accumulate, domain: Domain) -> Domain:

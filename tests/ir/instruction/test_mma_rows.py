@@ -65,7 +65,12 @@ def test_amd_lane_maps(name: str) -> None:
     run = side * k // 64
     check(row.a, lambda t, v: (t % side, run * (t // side) + v))
     check(row.b, lambda t, v: (t % side, run * (t // side) + v))
-    check(row.c, lambda t, v: (8 * (v // 4) + 4 * (t // side) + v % 4, t % side))
+
+    def held(t: int, v: int) -> tuple[int, int]:
+        place = 8 * (v // 4) + 4 * (t // side) + v % 4, t % side
+        return (place[1], place[0]) if name.endswith("_t") else place
+
+    check(row.c, held)
 
 
 @pytest.mark.parametrize("name", MMA)

@@ -1,0 +1,48 @@
+"""Which tile a matrix product gets on gfx942: the one with the fewest cycles, by the machine's rates alone.
+
+Nothing was measured there. A step of a tile takes as long as the slower of the matrix units and LDS, which operands are
+written to once and read from by every wave; blocks of a compute unit run one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import ceil
+
+from argus.ir.machine import MI300X
+
+_SHAPES = (
+    (256, 256, 8),
+    (256, 128, 8),
+    (128, 256, 8),
+    (128, 128, 4),
+    (128, 64, 4),
+    (64, 128, 4),
+    (64, 64, 4),
+    (32, 32, 1),
+)
+"""Rows, columns and waves of a block."""
+_BUFFERS = 2
+_DEPTH = 64  # bytes of k that a step takes of each row
+_AROUND = 4000.0  # cycles of a block before its first product and after its last
+
+
+def wave_shapes(bits: int) -> Iterator[tuple[int, int, int, int]]:
+    """Rows, columns, depth and waves of the tiles whose buffers LDS holds, for operands of `bits`."""
+    for rows, columns, waves in _SHAPES:
+        if _BUFFERS * (rows + columns) * _DEPTH <= MI300X.block_shared_bytes:
+            yield rows, columns, _DEPTH * 8 // bits, waves
+
+
+def wave_seconds(shape: tuple[int, int, int, int], m: int, n: int, k: int, batch: int, bits: int) -> float:
+    """The time of `batch` products c[m, n] = a[m, k] b[n, k] in tiles of `shape`."""
+    rows, columns, depth, waves = shape
+    blocks = ceil(m / rows) * ceil(n / columns) * batch
+    resident = max(MI300X.shared_bytes // (_BUFFERS * (rows + columns) * _DEPTH), 1)
+    across = max(d for d in range(1, waves + 1) if waves % d == 0 and d * d <= waves)
+    read = (across * rows + waves // across * columns) * _DEPTH
+    flops = 2.0 * rows * columns * depth
+    step = max(flops / MI300X.matrix_rate(bits), ((rows + columns) * _DEPTH + read) / MI300X.shared_rate)
+    rounds = ceil(blocks / MI300X.multiprocessors)
+    each = ceil(k / depth) * step * max(1.0, 4 / waves / resident)
+    return (rounds * each + ceil(rounds / resident) * _AROUND) / MI300X.clock_hz
