@@ -76,7 +76,9 @@ __all__ = [
     "int8",
     "int32",
     "int64",
+    "interleave",
     "invariant",
+    "join",
     "layout",
     "load",
     "log",
@@ -107,6 +109,7 @@ __all__ = [
     "program_id",
     "proxy_fence",
     "requires",
+    "reshape",
     "role",
     "rsqrt",
     "s_barrier",
@@ -123,6 +126,7 @@ __all__ = [
     "sortable",
     "sorted",
     "spec",
+    "split",
     "sqrt",
     "stage",
     "static_range",
@@ -367,6 +371,26 @@ def trans(x: TileOrView) -> TileOrView:
 @_kernel_only
 def permute(x: TileOrView, dims: Shape) -> TileOrView:
     """Dimension i of the result is dimension `dims[i]` of `x`."""
+
+
+@_kernel_only
+def reshape(x: Tile, shape: Shape) -> Tile:
+    """The elements of a tile in their order, the last dimension fastest, as a tile of another shape."""
+
+
+@_kernel_only
+def join(x: Tile, y: Tile) -> Tile:
+    """Two tiles of one shape as one, with a new last dimension of 2."""
+
+
+@_kernel_only
+def split(x: Tile) -> Any:
+    """The elements of a tile at 0 and at 1 of its last dimension, whose extent is 2: what `join` was given."""
+
+
+@_kernel_only
+def interleave(x: Tile, y: Tile) -> Tile:
+    """The elements of two tiles in turn along the last dimension: those of `x` at even places, those of `y` at odd."""
 
 
 @_kernel_only

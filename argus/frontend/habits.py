@@ -39,11 +39,7 @@ FUNCTIONS = {
     **dict.fromkeys(("fdiv", "div_rn"), "write `x / y`"),
     "sqrt_rn": "write `al.sqrt(x)`",
     "reduce": "write `al.sum(x, axis)`, `al.max(x, axis)` or `al.min(x, axis)`",
-    **dict.fromkeys(("view", "ravel"), "keep the dimensions: `x[:, None]` adds one, `al.permute(x, dims)` orders them"),
-    **dict.fromkeys(
-        ("join", "interleave"), "store each part to its own places of the output: `out[2 * i]`, `out[2 * i + 1]`"
-    ),
-    "split": "load each part by its own places: `x[2 * i]`, `x[2 * i + 1]`",
+    **dict.fromkeys(("view", "ravel"), "write `al.reshape(x, shape)`"),
     "flip": "load the elements in the other order: `x[N - 1 - i]`",
     "histogram": "count with `al.atomic_add(counts[x], 1)`, where `counts` is a tensor of al.int32",
     "inline_asm_elementwise": "use the functions of the language: what assembly does cannot be proved",
@@ -72,7 +68,6 @@ FUNCTIONS = {
     "gather": "index a tensor by a tile: `al.load(x[index])`",
     "expand_dims": "write `x[:, None]`",
     "broadcast_to": "write `x[:, None]`: tiles broadcast by themselves",
-    "reshape": "keep the dimensions: `x[:, None]` adds one, `al.permute(x, dims)` orders them",
     "ones": "write `al.full(shape, 1.0, dtype)`",
     "pow": "write `x * x`, or `al.exp2(al.log2(x) * y)`",
     "make_block_ptr": "slice the tensor: `a[m0 : m0 + BLOCK, k0 : k0 + BLOCK]`, with `boundary_check`",

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Literal, Union
 
 from argus.ir.types import DType, boolean, int32
@@ -222,6 +223,44 @@ def substitute_coords(expr: Expr, values: tuple[Expr, ...]) -> Expr:
         return values[e.axis] if isinstance(e, Coord) else None
 
     return rewrite(expr, change)
+
+
+def reshaped(shape: tuple[int, ...], source: tuple[int, ...]) -> tuple[Expr, ...]:
+    """The coordinates in a tile of shape `source` of the element at c0, c1, ... of the same elements in `shape`.
+
+    In the order of the elements the last dimension is the fastest. Dimensions that both have stay coordinates.
+    """
+    result: list[Expr] = []
+    done, start = 0, 0  # dimensions of `shape` that were used, and the first dimension of the group
+    for dim in range(len(source)):
+        group, size = prod(source[start : dim + 1]), 1
+        end = done
+        while end < len(shape) and size < group:
+            size *= shape[end]
+            end += 1
+        if size != group:
+            continue
+        while end < len(shape) and shape[end] == 1:
+            end += 1
+        result += _regrouped(shape[done:end], done, source[start : dim + 1])
+        done, start = end, dim + 1
+    return tuple(result) + tuple(Const(0) for _ in source[start:])
+
+
+def _regrouped(shape: tuple[int, ...], first: int, source: tuple[int, ...]) -> list[Expr]:
+    """The coordinates of one group: dimensions `shape`, from number `first` on, as the dimensions `source`."""
+    place: Expr = Const(0)
+    for axis, extent in enumerate(shape):
+        if extent > 1:
+            place = op("add", op("mul", place, Const(extent)), Coord(first + axis))
+    result: list[Expr] = []
+    behind = 1
+    for number, extent in reversed(list(enumerate(source))):
+        digit = op("floordiv", place, Const(behind))
+        outermost = prod(source[:number]) == 1
+        result.insert(0, Const(0) if extent == 1 else digit if outermost else op("mod", digit, Const(extent)))
+        behind *= extent
+    return result
 
 
 def coords(rank: int) -> tuple[Expr, ...]:

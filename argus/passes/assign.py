@@ -130,7 +130,11 @@ class _Filling:
             if self._shuffles(stmt, fragment, domain):
                 scope = "warp"
                 continue
-            new = self._moved(fragment, project(domain, access.index, fragment.shape), stmt.span, context, before)
+            layout = project(domain, access.index, fragment.shape)
+            if layout is None and isinstance(stmt, Map) and isinstance(stmt.value, Elem) and stmt.scope is None:
+                stmt = self._fetched(stmt, fragment, stmt.value, domain, context, before)
+                continue
+            new = self._moved(fragment, layout, stmt.span, context, before)
             if new is not None:
                 renamed[access] = new
         if renamed:
@@ -141,6 +145,28 @@ class _Filling:
             case Map():
                 stmt = replace(stmt, layout=domain, scope=scope)
         return self._write(stmt, domain, context)
+
+    def _fetched(
+        self, stmt: Map, source: Fragment, value: Elem, domain: FragmentLayout, context: Enclosing, before: list[Stmt]
+    ) -> ThreadCopy:
+        """A map of elements that other warps hold, as a copy from shared memory."""
+        self._insist_on_all_threads(source.name, stmt.span, context)
+        assert source.layout is not None
+        span, whole = stmt.span, coords(len(source.shape))
+        target = target_of(self.state.kernel)
+        place = scratch_layout(source.shape, source.dtype.bytes, source.layout, source.layout, target)
+        scratch = self.fresh.tile(f"{source.name}_scratch", source.dtype, source.shape, place)
+        to, own = Access(scratch, whole), Access(source.name, whole)
+        before += () if context.meets else (Barrier(span=span),)
+        before += (ThreadCopy(to, own, source.shape, layout=source.layout, span=span), Barrier(span=span))
+        return ThreadCopy(stmt.dst, Access(scratch, value.index), stmt.shape, layout=domain, span=span, id=stmt.id)
+
+    def _insist_on_all_threads(self, name: str, span: Span, context: Enclosing) -> None:
+        if not context.divergent:
+            return
+        what = f"tile {name} must change its layout here, which needs all threads of the block"
+        help = "use it before the branch, or give it a layout"
+        self.problems.append(problem("barrier-in-divergent-branch", what, span, help))
 
     def _shuffles(self, stmt: Work, fragment: Fragment, domain: FragmentLayout) -> bool:
         """Return True if `stmt` exchanges values between lanes of a warp: it reads one element at another
@@ -254,11 +280,7 @@ class _Filling:
     ) -> tuple[Stmt, ...]:
         fragment = next(f for f in (*self.state.kernel.fragments, *self.fresh.fragments) if f.name == source)
         assert fragment.layout is not None
-        if context.divergent:
-            what = f"tile {source} must change its layout here, which needs all threads of the block"
-            self.problems.append(
-                problem("barrier-in-divergent-branch", what, span, "use it before the branch, or give it a layout")
-            )
+        self._insist_on_all_threads(source, span, context)
         target_machine = target_of(self.state.kernel)
         place = scratch_layout(fragment.shape, fragment.dtype.bytes, fragment.layout, layout, target_machine)
         scratch = self.fresh.tile(f"{source}_scratch", fragment.dtype, fragment.shape, place)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import gcd, prod
 
-from argus.ir.expr import Coord, Expr, elements, rewrite
+from argus.ir.expr import Coord, Elem, Expr, elements, rewrite
 from argus.ir.instruction import INSTRUCTIONS, MMA, WGMMA
 from argus.ir.instruction.tiled import TiledMma, tiled_mma, wgmma_accumulator
 from argus.ir.nodes import (
@@ -33,7 +33,7 @@ from argus.ir.visit import numbered, walk
 from argus.layout import FragmentLayout
 from argus.layout.swizzle import SwizzledLayout
 from argus.passes.affine import Facts, facts
-from argus.passes.layouts import complete, default, everywhere, lift, project, uneven
+from argus.passes.layouts import brought, carried, complete, default, everywhere, lift, project, uneven
 from argus.passes.moves import by_engine, contiguous_axis, moves, target_of, vector_width
 from argus.passes.rows import Reduced, in_rows, reduced_dimensions, row_axis
 
@@ -185,6 +185,8 @@ def _visit(state: Layouts, stmt: Work) -> bool:
         for access, fragment in accesses:
             layout = state.fragments.get(fragment.name)
             found = None if layout is None else lift(layout, access.index, stmt.shape)
+            if found is None and layout is not None and isinstance(stmt, Map) and isinstance(stmt.value, Elem):
+                found = carried(layout, access.index, stmt.shape)
             if found is not None and isinstance(stmt, Scan) and uneven(found, stmt.axis):
                 found = default(stmt.shape, state.kernel.num_threads)
             if found is not None:
@@ -197,6 +199,8 @@ def _visit(state: Layouts, stmt: Work) -> bool:
     for access, fragment in accesses:
         if fragment.name not in state.fragments:
             layout = project(domain, access.index, fragment.shape)
+            if layout is None and isinstance(stmt, Map) and isinstance(stmt.value, Elem):
+                layout = brought(domain, access.index, fragment.shape)
             if layout is not None:
                 state.fragments[fragment.name] = layout
                 changed = True

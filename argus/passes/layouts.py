@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import gcd, prod
 
 import numpy as np
 
-from argus.ir.expr import Const, Coord, Expr
+from argus.ir.expr import Const, Coord, Expr, coords, reshaped
 from argus.ir.locality import cells, foreign, holders
 from argus.layout import FragmentLayout, LayoutError, Mode, blocked
 
@@ -63,6 +63,55 @@ def lift(tile: FragmentLayout, index: Sequence[Expr], domain: tuple[int, ...]) -
 
     values = tuple(m for m in tile.values if m.dim is not None and axes[m.dim] is not None)
     return FragmentLayout(domain, tuple(moved(m) for m in tile.threads), tuple(moved(m) for m in values)).simplify()
+
+
+def carried(tile: FragmentLayout, index: Sequence[Expr], domain: tuple[int, ...]) -> FragmentLayout | None:
+    """The layout of a domain that reads the tile's elements in another shape, or those at a place of its last
+    dimension, so that every thread works on elements that it holds itself. None for other accesses."""
+    if tuple(index) == reshaped(domain, tile.shape):
+        return _reshaped(tile, domain)
+    if tile.shape[:-1] == domain and tuple(index[:-1]) == coords(len(domain)) and isinstance(index[-1], Const):
+        return _without_last(tile)
+    return None
+
+
+def brought(domain: FragmentLayout, index: Sequence[Expr], shape: tuple[int, ...]) -> FragmentLayout | None:
+    """The layout of a tile of `shape` that is read in another shape over `domain`, each element by its own thread."""
+    return _reshaped(domain, shape) if tuple(index) == reshaped(domain.shape, shape) else None
+
+
+def _without_last(tile: FragmentLayout) -> FragmentLayout:
+    last = len(tile.shape) - 1
+    threads = tuple(Mode(m.extent, None) if m.dim == last else m for m in tile.threads)
+    return FragmentLayout(tile.shape[:last], threads, tuple(m for m in tile.values if m.dim != last)).simplify()
+
+
+def _reshaped(tile: FragmentLayout, shape: tuple[int, ...]) -> FragmentLayout | None:
+    """The same elements in the same threads and registers, in another shape; None if a mode does not fit into it."""
+    modes = (*tile.threads, *tile.values)
+    parts = [tuple(_split(m, tile.shape, shape)) for m in modes]
+    if any(prod(p.extent for p in part) != m.extent for part, m in zip(parts, modes, strict=True)):
+        return None
+    threads = tuple(p for part in parts[: len(tile.threads)] for p in part)
+    return FragmentLayout(shape, threads, tuple(p for part in parts[len(tile.threads) :] for p in part)).simplify()
+
+
+def _split(mode: Mode, source: tuple[int, ...], shape: tuple[int, ...]) -> Iterator[Mode]:
+    """A mode as modes along the dimensions of another shape, fastest first, as far as they fit."""
+    if mode.dim is None or mode.extent == 1:
+        yield mode if mode.dim is None else Mode(1, None)
+        return
+    step, left = mode.stride * prod(source[mode.dim + 1 :]), mode.extent
+    for dim in reversed(range(len(shape))):
+        behind = prod(shape[dim + 1 :])
+        if left == 1 or step >= behind * shape[dim] or step % behind:
+            continue
+        room = behind * shape[dim] // step
+        inside = left if left <= room else room
+        if behind * shape[dim] % step or left % inside:
+            return
+        yield Mode(inside, dim, step // behind)
+        step, left = step * inside, left // inside
 
 
 def _whole(axes: tuple[int | None, ...], index: Sequence[Expr], tile: tuple[int, ...], domain: tuple[int, ...]) -> bool:
