@@ -123,6 +123,7 @@ __all__ = [
     "sigmoid",
     "sin",
     "softmax",
+    "sort",
     "sortable",
     "sorted",
     "spec",
@@ -589,6 +590,14 @@ def cumprod(x: Tile, axis: int, reverse: bool = False) -> Tile:
     """Products of the elements up to each one along a dimension, itself included; with `reverse`, of those from it on.
 
     In a specification: `al.cumprod(lambda k: x[i, k])[j]`.
+    """
+
+
+@_kernel_only
+def sort(x: Tile, axis: int, descending: bool = False) -> Tile:
+    """The elements of a tile in order along a dimension, whose extent is a power of two; NaN is greater than all.
+
+    -0.0 counts as 0.0, and becomes it.
     """
 
 

@@ -63,7 +63,7 @@ def call(context: Context, node: Call, function: Value, evaluate: Evaluate, want
         case Helper():
             args = tuple(evaluate(a) for a in node.args)
             keywords = {k.name: evaluate(k.value) for k in node.keywords}
-            result = context.inline(context, function, args, keywords, node.span)
+            result = context.inline(context, function, args, keywords, node.span, wanted)
             if isinstance(result, Poison):
                 raise Rejected
             return result

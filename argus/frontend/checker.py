@@ -19,6 +19,7 @@ from argus.frontend import (
     roles,
     scanning,
     shapes,
+    sorting,
     specification,
     statements,
     tagging,
@@ -26,7 +27,7 @@ from argus.frontend import (
     waves,
 )
 from argus.frontend.axes import separate_axes
-from argus.frontend.context import CallSite, Context, Frame, Handler, Rejected
+from argus.frontend.context import CallSite, Context, Frame, Handler, Rejected, Wanted
 from argus.frontend.expressions import evaluate
 from argus.frontend.inline import inline
 from argus.frontend.options import Options
@@ -112,9 +113,10 @@ def _sorted(diagnostics: list[Diagnostic]) -> list[Diagnostic]:
 
 
 def _inline(
-    context: Context, helper: Helper, args: tuple[Value, ...], keywords: Mapping[str, Value], span: Span
-) -> Value:
-    return inline(context, helper, args, keywords, span, statements.run)
+    context: Context, helper: Helper, args: tuple[Value, ...], keywords: Mapping[str, Value], span: Span,
+    wanted: Wanted | None,
+) -> Value:  # fmt: skip
+    return inline(context, helper, args, keywords, span, statements.run, wanted)
 
 
 def _misplaced(call: CallSite) -> Value:
@@ -141,6 +143,7 @@ HANDLERS: dict[str, Handler] = {
     **roles.HANDLERS,
     **scanning.HANDLERS,
     **shapes.HANDLERS,
+    **sorting.HANDLERS,
     **tagging.HANDLERS,
     **covering.HANDLERS,
     **specification.HANDLERS,

@@ -56,7 +56,8 @@ class Gone:
 
 @dataclass
 class Frame:
-    """The names of one function. `sizes` cannot be bound to anything else; `base` is the depth of its body.
+    """The names of one function. `sizes` cannot be bound to anything else; `base` is the depth of its body; `wanted` is
+    the destination of what it returns.
 
     `quantified`: inside a tag function, assertion or specification, where a subscript is one element.
     """
@@ -67,6 +68,7 @@ class Frame:
     gone: dict[str, Gone] = field(default_factory=dict)
     sizes: frozenset[str] = frozenset()
     quantified: bool = False
+    wanted: Wanted | None = None
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,7 @@ class Context:
     target: Target
     num_warps: int
     handlers: Mapping[str, Handler]
-    inline: Callable[[Context, Helper, tuple[Value, ...], Mapping[str, Value], Span], Value]
+    inline: Callable[[Context, Helper, tuple[Value, ...], Mapping[str, Value], Span, Wanted | None], Value]
     evaluate: Callable[[Context, Expression], Value]
     frame: Frame
     diagnostics: list[Diagnostic] = field(default_factory=list)

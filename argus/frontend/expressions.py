@@ -188,6 +188,10 @@ def _global(context: Context, node: Name) -> Value:
         remedy = "a kernel calls functions of the language: `al.load(...)`, `al.exp(...)`"
     if name in language.__all__:
         remedy = f"did you mean `al.{name}`?"
+    stars = [path.removesuffix(".*") for alias, path in module.aliases if alias == "*"]
+    if stars and name not in language.__all__:
+        what = f"nothing says what `{name}` is: `from {stars[0]} import *` names nothing, and the file is not run"
+        context.fail("unknown-import", what, node.span, f"name what is used: `from {stars[0]} import {name}`")
     context.fail("unknown-name", f"there is no name `{name}` here", node.span, remedy)
 
 

@@ -18,7 +18,7 @@ FUNCTIONS = {
     "randn": "pass a tensor of random numbers, or compute them with `al.uint32` as examples/dropout.py does",
     "any": "write `al.max(al.where(condition, 1, 0), axis) > 0`",
     "all": "write `al.min(al.where(condition, 1, 0), axis) > 0`",
-    "sort": "sort outside of the kernel, and pass the order as an index tensor",
+    "argsort": "sort outside of the kernel, and pass the order as an index tensor",
     "silu": "write `x * al.sigmoid(x)`",
     "gelu": "write `0.5 * x * (1.0 + al.erf(x * 0.70710678))`",
     "softplus": "write `al.maximum(x, 0.0) + al.log(1.0 + al.exp(-al.abs(x)))`",

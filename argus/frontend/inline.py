@@ -8,7 +8,7 @@ from dataclasses import replace
 from argus.diagnostic import Note
 from argus.frontend import calls
 from argus.frontend.binding import check_name, settle
-from argus.frontend.context import MAX_INLINE, Binding, Context, Frame
+from argus.frontend.context import MAX_INLINE, Binding, Context, Frame, Wanted
 from argus.frontend.expressions import evaluate
 from argus.frontend.surface import Attribute, Name, Parameter, Statement, Target
 from argus.frontend.values import Constant, Helper, Nothing, Tile, TupleValue, Value, describe
@@ -18,9 +18,10 @@ Run = Callable[[Context, tuple[Statement, ...]], Value | None]
 
 
 def inline(
-    context: Context, helper: Helper, args: tuple[Value, ...], keywords: Mapping[str, Value], span: Span, run: Run
-) -> Value:
-    """The value of a call of an `@argus.func`. `run` elaborates its body."""
+    context: Context, helper: Helper, args: tuple[Value, ...], keywords: Mapping[str, Value], span: Span, run: Run,
+    wanted: Wanted | None = None,
+) -> Value:  # fmt: skip
+    """The value of a call of an `@argus.func`. `run` elaborates its body; `wanted` is the destination of its result."""
     function = helper.function
     if context.running(function):
         context.fail(
@@ -33,7 +34,7 @@ def inline(
     if len(context.stack) > MAX_INLINE:
         context.fail("unrolled-too-far", f"helpers call helpers more than {MAX_INLINE} deep", span, "call fewer")
     given = bound(context, helper, args, keywords, span)
-    frame = Frame(function, context.depth)
+    frame = Frame(function, context.depth, wanted=wanted)
     before = set(context.fragments)
     with context.called(helper, frame, span):
         for parameter, value in given:

@@ -57,7 +57,7 @@ def role(call: CallSite) -> Value:
     context.num_warps, context.in_role = warps, True
     try:
         with context.block() as body:
-            result = context.inline(context, function, given, {}, call.span)
+            result = context.inline(context, function, given, {}, call.span, None)
     finally:
         context.num_warps, context.in_role = outer, False
     if not isinstance(result, (Nothing, Poison)):

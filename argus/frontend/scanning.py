@@ -122,7 +122,7 @@ def _combination(call: CallSite, combine: Helper, left: list[Elem], right: list[
     given = tuple(Tile((), e.dtype, e) for e in (*left, *right))
     before = set(context.fragments)
     with context.block() as body:
-        result = context.inline(context, combine, given, {}, call.span)
+        result = context.inline(context, combine, given, {}, call.span, None)
     own = {name: context.fragments.pop(name) for name in list(context.fragments) if name not in before}
     context.taken -= own.keys()
     known: dict[str, Expr] = {}

@@ -14,6 +14,7 @@ from argus.frontend.liveness import Names, after, flow
 from argus.frontend.surface import (
     AssertStmt,
     Assign,
+    Attribute,
     AugAssign,
     Binary,
     Call,
@@ -30,7 +31,19 @@ from argus.frontend.surface import (
     assigned,
     names,
 )
-from argus.frontend.values import Builtin, Constant, Nothing, Poison, Range, Tile, TupleValue, Value, View, describe
+from argus.frontend.values import (
+    Builtin,
+    Constant,
+    Helper,
+    Nothing,
+    Poison,
+    Range,
+    Tile,
+    TupleValue,
+    Value,
+    View,
+    describe,
+)
 from argus.frontend.views import non_negative
 from argus.ir.expr import coords, elements
 from argus.ir.nodes import Access, Accumulate, For, If
@@ -231,7 +244,15 @@ def _return(context: Context, statement: ReturnStmt, rest: tuple[Statement, ...]
         context.fail(
             "return-not-last", "a kernel returns nothing", statement.span, "store results to tensors: `al.store(...)`"
         )
-    return evaluate(context, statement.value)
+    return evaluate(context, statement.value, frame.wanted if _in_place(context, statement.value) else None)
+
+
+def _in_place(context: Context, value: Expression) -> bool:
+    """Return True for a product, or a helper's that may be one: it goes into what the caller's result replaces."""
+    if not isinstance(value, Call) or not isinstance(value.function, (Name, Attribute)):
+        return False
+    function = evaluate(context, value.function)
+    return isinstance(function, Helper) or function == Builtin("mma")
 
 
 # ---------------------------------------------------------------------------- loops

@@ -318,3 +318,47 @@ def test_imported_modules_of_python_are_read_where_they_are(tmp_path: Path, monk
     copied(x)
     assert x.tolist() == [6.0] * 32
     sys.modules.pop("far", None)
+
+
+def test_a_star_names_nothing() -> None:
+    text = KERNEL.format(imports="from helpers import *", value="norm(al.load(x[i]))")
+    with pytest.raises(SourceError, match=r"`from helpers import \*` names nothing") as error:
+        check(parse(SourceFile("k.py", text)), "k", Options())
+    assert [(d.code, d.help) for d in error.value.diagnostics] == [
+        ("unknown-import", "name what is used: `from helpers import norm`")
+    ]
+    unused = KERNEL.format(imports="from helpers import *", value="al.load(x[i])")
+    assert check(parse(SourceFile("k.py", unused)), "k", Options()).name == "k"
+
+
+PRODUCT = """
+import argus
+import argus.language as al
+
+@argus.func
+def step(a, b, acc):
+    return al.mma(a, b, acc)
+
+@argus.func
+def outer(a, b, acc):
+    return step(a, b, acc)
+
+@argus.kernel
+def k(a: al.Tensor[al.float16, "64 64"], b: al.Tensor[al.float16, "64 64"], c: al.Tensor[al.float32, "64 64"]):
+    p = al.grid(1)
+    acc = al.zeros((64, 64), al.float32)
+    for k0 in range(0, 64, 32):
+        at, bt = al.load(a[:, k0 : k0 + 32]), al.load(b[:, k0 : k0 + 32])
+        {target} = {call}
+    al.store(c[p : p + 64, :], acc)
+"""
+
+
+@pytest.mark.parametrize("call", ["step(at, bt, acc)", "outer(at, bt, acc)"])
+def test_a_helpers_product_accumulates_in_place(call: str) -> None:
+    def made(target: str) -> list[str]:
+        kernel = check(parse(SourceFile("k.py", PRODUCT.format(target=target, call=call))), "k", Options())
+        return [fragment.name for fragment in kernel.fragments if fragment.shape == (64, 64)]
+
+    assert made("acc") == ["acc"]
+    assert len(made("other")) == 2
