@@ -1,4 +1,4 @@
-"""What a kernel assumes of a launch, and what it promises beyond its specifications."""
+"""The assumptions of a kernel about a launch, and its promises beyond specifications."""
 
 from __future__ import annotations
 

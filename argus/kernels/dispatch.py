@@ -1,4 +1,4 @@
-"""Which rows go to which expert: counts, offsets, places and tiles, computed on the device.
+"""Assign rows to experts, on the device: counts, offsets, places and tiles.
 
 A *pair* is one choice of a token: pair p is choice `p % k` of token `p // k`, and `experts[p]` is its expert. Pairs are
 sorted by expert, and of one expert stay in their order: `place[p]` is where pair p stands, and expert e has the places
@@ -150,7 +150,7 @@ def cut_into_tiles(
     EXPERTS: al.constexpr = 128,
     BLOCK: al.constexpr = 16,
 ):
-    """Where tile i begins, and whose it is."""
+    """Compute where each tile begins (`first`), and which expert it belongs to (`owner`)."""
     E = offsets.shape[0] - 1
     L = first.shape[0]
     al.requires((E > 0) & (E <= EXPERTS) & (L < 2**22))

@@ -61,7 +61,7 @@ def along(x, SHAPE, i, n):
 def finished(
     x, scale_a, scale_b, bias, residual, z, m, n, SCALED, SCALE_A, SCALE_B, BIAS, EPILOGUE, RESIDUAL
 ):  # fmt: skip
-    """What becomes of the product's element `x` at (m, n), of batch z."""
+    """Return the final value of the product's element `x` at (m, n) of batch z: scale, bias, epilogue, residual."""
     if SCALED:
         x = x * scale_a[0 if SCALE_A == "1" else m] * scale_b[0 if SCALE_B == "1" else n]
     if BIAS == "M":
@@ -111,7 +111,7 @@ def programs(
 def stated(
     a, b, c, scale_a, scale_b, bias, residual, DEPTH, SCALED, SCALE_A, SCALE_B, BIAS, EPILOGUE, RESIDUAL
 ):  # fmt: skip
-    """What the elements of operands carry, and what is computed: of parts, the sum over k of each part."""
+    """State the tags of the operands, and the specification; with parts, the sum over k of each part."""
     if len(a.shape) == 3:
         al.tag(a, lambda z, m, k: (z, m, k))
     else:

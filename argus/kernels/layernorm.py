@@ -45,13 +45,13 @@ def normal(x, weight, bias, eps, i, j):
 
 @argus.func
 def mean_of_sum(x, y, i):
-    """Of row i of x + y."""
+    """Return the mean of row i of x + y."""
     return al.sum(lambda k: x[i, k] + y[i, k]) / x.shape[1].to(al.float32)
 
 
 @argus.func
 def variance_of_sum(x, y, i):
-    """Of row i of x + y."""
+    """Return the variance of row i of x + y."""
     return al.sum(
         lambda n: (x[i, n] + y[i, n] - mean_of_sum(x, y, i)) * (x[i, n] + y[i, n] - mean_of_sum(x, y, i))
     ) / x.shape[1].to(al.float32)

@@ -99,7 +99,7 @@ class Matmul:
         return Work(found, (c,) if out is None else ())
 
     def _backward(self, ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        """Of a, b, bias and residual; each is a product, a sum or the gradient itself."""
+        """Return the gradients of a, b, bias and residual; each is a product, a sum or the incoming gradient itself."""
         a, b = ctx.saved_tensors
         if ctx.way != (None, True, True):
             what = "`matmul` with an epilogue or scales has no gradient"
@@ -196,7 +196,7 @@ def _fake_into(*given: Any) -> None:
 def calls(
     kernel: JitKernel, combine: JitKernel, request: operands.Request, problem: ProductShape, tile: Tile, ones: Any
 ) -> tuple[Call, ...]:
-    """What computes a product with a tile: calls that pack operands, one of the product, one that adds up parts."""
+    """Return the calls that compute a product with a tile: packing of operands, the product, the sum of the parts."""
     if not tile.packed:
         return _of_operands(kernel, combine, request, problem, tile, ones)
     packings = packed(request, problem)
@@ -209,7 +209,7 @@ Packings = tuple[operands.Packing | None, operands.Packing | None]
 
 
 def packed(request: operands.Request, problem: ProductShape) -> Packings:
-    """How a and b are packed; None for one that stays as it is."""
+    """Return the packings of a and b; None for an operand that stays as it is."""
     return (
         operands.packing(request.a) if problem.pack_a else None,
         operands.packing(request.b) if problem.pack_b else None,

@@ -150,7 +150,7 @@ def _rows(w: torch.Tensor) -> torch.Tensor:
 
 
 def _aligned(*tensors: torch.Tensor) -> bool:
-    """Whether the copy engine can bring tiles of them: every row begins at an address that 16 divides."""
+    """Return True if the copy engine can bring tiles of all tensors: every row begins at a multiple of 16 bytes."""
     size = tensors[0].element_size()
     return all(t.data_ptr() % 16 == 0 and not any(s * size % 16 for s in t.stride()[:-1]) for t in tensors)
 

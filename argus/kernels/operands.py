@@ -1,4 +1,4 @@
-"""What a call of `matmul` asks for: its tensors checked, folded, and described to the kernel as memory has them."""
+"""The request of a call of `matmul`: its tensors checked, folded, and described to the kernel as memory has them."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ def _rows(x: torch.Tensor) -> Any:
 
 
 def problem(r: Request) -> ProductShape:
-    """What is to be computed, as the choice of a tile needs it. Raises LaunchError "unsupported-device"."""
+    """Return the shape of the product, from which a tile is chosen. Raises LaunchError "unsupported-device"."""
     (a, a_names, _), (b, b_names, _) = _stored(r.a, "M K", "a"), _stored(r.b, "N K", "b")
     target = target_of(str(r.a.device))
     bits = 8 * r.a.element_size()
@@ -191,7 +191,7 @@ def problem(r: Request) -> ProductShape:
 
 
 def _in_two(r: Request) -> bool:
-    """Whether even and odd rows may be two batches: nothing else differs from row to row but what they are made of."""
+    """Return True if even and odd rows may be two batches: rows differ in nothing but the elements of a."""
     alone = r.a.ndim == r.c.ndim == 2 and (r.scale_a is None or r.scale_a.shape[0] == 1)
     even = r.a.shape[0] % 2 == 0 and r.a.data_ptr() % (2 * _ALIGNED) == 0
     return alone and even and (r.bias is None or not r.turned)
@@ -208,9 +208,9 @@ def _in_turns(x: torch.Tensor) -> torch.Tensor:
 
 
 def _packs(r: Request) -> tuple[bool, bool]:
-    """Which operands are to be copied if wgmma and the copy engine are to take both; none if copies are of no use.
+    """Return which operands must be copied for wgmma and the copy engine to take both; none if copies do not help.
 
-    Both have the same depth: where that is not made of whole vectors, neither stays as it is.
+    Both have the same depth. If that is not a whole number of vectors, both are copied.
     """
     stored = [_stored(x, name, name[0].lower()) for x, name in ((r.a, "M K"), (r.b, "N K"))]
     wrong = [
@@ -234,7 +234,7 @@ class Packing:
 
 
 def packing(x: torch.Tensor) -> Packing:
-    """What copies an operand [rows, k] into rows that are whole vectors, whole cache lines apart."""
+    """Return the copy of an operand [rows, k] into rows of whole vectors that begin whole cache lines apart."""
     kept, names, _ = _stored(x, "M K", "x")
     kernel, constants = pack.kernel_for(kept, DTYPES[dtype_name(x)], rows=names.endswith("K"))
     return Packing(kernel, kept, _room(x.shape[0], x.shape[1], x.dtype, x.device), constants)
@@ -266,14 +266,14 @@ def by_rows(r: Request) -> Request:
 
 
 def combined(r: Request, bulk: bool, ones: torch.Tensor) -> tuple[tuple[torch.Tensor, ...], dict[str, object]]:
-    """What `combine` takes after the parts and before k, and its constants but those of the parts."""
+    """Return the arguments of `combine` between the parts and k, and its constants except those of the parts."""
     tensors, constants = arguments(r, bulk, ones)
     names = ("OUT", "BIAS", "BIAS_TYPE", "RESIDUAL", "RESIDUAL_TYPE", "SCALED", "SCALE_A", "SCALE_B", "EPILOGUE")
     return tensors[2:], {name: constants[name] for name in names if name in constants}
 
 
 def arguments(r: Request, bulk: bool, ones: torch.Tensor) -> tuple[tuple[torch.Tensor, ...], dict[str, object]]:
-    """What the kernel takes: its tensors in order, `ones` for absent ones, and its constants but those of the tile."""
+    """Return the kernel's tensors in order, with `ones` for absent ones, and its constants except the tile's."""
     a, a_names, a_strides = _stored(r.a, "M K", "a")
     b, b_names, b_strides = _stored(r.b, "N K", "b")
     c, c_names, _ = _stored(r.c, "M N", "c")
@@ -319,7 +319,7 @@ def _stored(x: torch.Tensor, names: str, tensor: str) -> tuple[torch.Tensor, str
 
 
 def _for_the_copy_engine(x: torch.Tensor) -> bool:
-    """Whether address, strides and rows are multiples of 16 bytes."""
+    """Return True if the address, the strides and the rows are multiples of 16 bytes."""
     unit = x.element_size()
     places = (x.data_ptr(), x.shape[-1] * unit, *(s * unit for s in x.stride()[:-1]))
     return (x.stride(-1) == 1 or x.shape[-1] == 1) and all(place % _ALIGNED == 0 for place in places)

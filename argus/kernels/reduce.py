@@ -250,7 +250,7 @@ class Reduction:
 
 
 def _problem_of(x: torch.Tensor, op: str, dim: int | None, keepdim: bool) -> Reduction:
-    """What is asked for, checked. Raises LaunchError."""
+    """Return the reduction that a call asks for, checked. Raises LaunchError."""
     dtype = _checked(x, op, dim)
     axis = None if dim is None else dim % x.ndim
     before, length, after = (
@@ -309,7 +309,7 @@ def _save(ctx: Any, inputs: tuple[Any, ...], _output: torch.Tensor) -> None:
 
 
 def _backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-    """Of a sum or mean. Several elements may be the maximum, and which of them counts is not stated."""
+    """Return the gradient of a sum or mean. Raises LaunchError "no-gradient" for a maximum."""
     if ctx.op == "max":
         what = "the maximum has no gradient: several elements may be the largest"
         raise LaunchError.of("no-gradient", what, "use torch.amax where a gradient is needed")
@@ -330,7 +330,7 @@ def _calls(problem: Reduction) -> tuple[Call, ...]:
 
 
 def _along(problem: Reduction) -> tuple[Call, ...]:
-    """What reduces rows."""
+    """Return the calls that reduce rows."""
     import torch
 
     x, out, factor, constants = problem.x, problem.out, problem.factor, problem.constants
@@ -352,7 +352,7 @@ def _along(problem: Reduction) -> tuple[Call, ...]:
 
 
 def _across(problem: Reduction) -> tuple[Call, ...]:
-    """What reduces columns: all parts are equal but the last, and what they come to is a matrix, reduced likewise."""
+    """Return the calls that reduce columns: first equal parts (the last may be shorter), then the matrix of results."""
     import torch
 
     x, out, factor, constants = problem.x, problem.out, problem.factor, problem.constants
@@ -388,11 +388,11 @@ class Cut:
 
 @lru_cache(maxsize=4096)
 def along_rows(rows: int, length: int, width: int, itemsize: int, step: int = 0) -> Cut:
-    """For `rows` rows of `length` elements of `itemsize` bytes, which are read by vectors of `width`; where there is a
-    `step` (see `step_of`) by whole ones, which the mask cuts.
+    """Cut `rows` rows of `length` elements of `itemsize` bytes, which are read in vectors of `width` elements; if there
+    is a `step` (see `step_of`), in whole vectors that the mask cuts.
 
-    Short rows of whole vectors have as few lanes as hold four vectors each, which leaves few idle and few sums between
-    lanes; those of narrower ones have 8 lanes. A row is cut where what its parts save pays for the second launch.
+    Short rows of whole vectors get as few lanes as hold four vectors each: few lanes idle, and few sums go between
+    lanes. Rows of narrower vectors get 8 lanes. A row is cut if its parts save more than the second launch costs.
     """
     if step:
         width = 16 // itemsize
@@ -417,7 +417,7 @@ def along_rows(rows: int, length: int, width: int, itemsize: int, step: int = 0)
 
 
 def _microseconds(blocks: int, bytes: float, warps: int) -> float:
-    """How long so many blocks read, `bytes` each: what the memory gives, and no warp reads faster than by _WARP."""
+    """Return how long `blocks` blocks read `bytes` each: limited by the memory, and by _WARP for each warp."""
     rounds, rest = divmod(blocks, _AT_ONCE // warps)
     each = bytes / (_WARP * warps)
     return sum(n * max(count * bytes / _MEMORY, each) for n, count in ((rounds, _AT_ONCE // warps), (1, rest)) if count)
@@ -425,9 +425,9 @@ def _microseconds(blocks: int, bytes: float, warps: int) -> float:
 
 @lru_cache(maxsize=4096)
 def across_rows(tensors: int, length: int, columns: int, vector: int, itemsize: int) -> Cut:
-    """For matrices of `length` rows, each of `columns` elements of `itemsize` bytes, which are read by vectors.
+    """Cut matrices of `length` rows of `columns` elements of `itemsize` bytes each, which are read in vectors.
 
-    Few bytes are read in one launch, by narrow blocks, so that there are many. Parts are whole turns of a block.
+    Few bytes are read in one launch, by narrow blocks, so that there are many blocks. Parts are whole turns of a block.
     """
     most, width, warps = _BLOCKS, _COLUMNS, 4
     if length <= _SHORT_COLUMN and tensors * length * columns * itemsize <= _FEW:

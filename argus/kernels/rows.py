@@ -1,4 +1,4 @@
-"""What the row kernels share: how rows are spread over threads, and how their arguments are looked at."""
+"""Code that the row kernels share: spreading rows over threads, and reading their arguments."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Spread:
 def spread(
     columns: int, itemsize: int = 2, held: int = BYTES, most: int = _MOST_WARPS, width: int | None = None
 ) -> Spread:
-    """How rows of `columns` elements of `itemsize` bytes are spread over threads: about `held` bytes a thread.
+    """Spread rows of `columns` elements of `itemsize` bytes over threads: about `held` bytes for each thread.
 
     A block has 4 warps, and as many rows as these hold; a row that is longer than they hold gets more warps, by powers
     of two up to `most`, once the excess is more than a half. `block` is `columns` rounded up so that the threads of a
@@ -109,7 +109,7 @@ def balanced(columns: int, itemsize: int, width: int | None = None, most: int = 
 
 @lru_cache(maxsize=4096)
 def around(columns: int, itemsize: int, step: int, held: tuple[int, ...]) -> Spread:
-    """How rows are spread that begin `step` elements further behind an aligned address, each: one a block.
+    """Spread rows over blocks, one each; each row begins `step` elements further behind an aligned address.
 
     A thread has one of the numbers `held` of vectors of 16 bytes, the one that leaves the fewest idle; the mask may
     cut those that are its first and its last.
@@ -122,10 +122,10 @@ def around(columns: int, itemsize: int, step: int, held: tuple[int, ...]) -> Spr
 
 
 def step_of(*matrices: torch.Tensor) -> int:
-    """How many elements further behind an address aligned to 16 bytes each row begins than the one before.
+    """Return how many elements further behind an address aligned to 16 bytes each row begins than the row before.
 
-    0 where rows are made of vectors of 8 bytes at least, where matrices differ (a vector of each has as many elements
-    as one of the first), and where the machine has no vectors that a mask cuts.
+    Return 0 if rows consist of vectors of at least 8 bytes, if matrices differ (a vector of each has as many elements
+    as one of the first), or if the machine has no vectors that a mask cuts.
     """
     first = matrices[0]
     width = 16 // first.element_size()
@@ -138,7 +138,7 @@ def step_of(*matrices: torch.Tensor) -> int:
 
 @lru_cache(maxsize=4096)
 def tiled(columns: int, itemsize: int) -> Spread:
-    """How a matrix with rows of `columns` elements of `itemsize` bytes is cut into tiles for work on single elements.
+    """Cut a matrix with rows of `columns` elements of `itemsize` bytes into tiles for elementwise work.
 
     A block of 8 warps has one vector of 16 bytes a thread, of one row or, if rows are shorter, of several.
     """
@@ -152,8 +152,8 @@ def tiled(columns: int, itemsize: int) -> Spread:
 def fitting(
     rows: torch.Tensor, longest: int, registers: JitKernel, shared: JitKernel, pieces: JitKernel
 ) -> tuple[JitKernel, Mapping[str, int | str | None]]:
-    """Of three kernels the one for such rows, with its constants: rows of up to `longest` elements stay in registers,
-    up to `longest_held` they wait in shared memory, and longer ones are read again piece by piece."""
+    """Return the one of three kernels that suits the rows, with its constants. Rows of up to `longest` elements stay in
+    registers, rows of up to `longest_held` wait in shared memory, and longer rows are read again piece by piece."""
     columns = rows.shape[1]
     if columns <= longest:
         most = _MOST_WARPS // 2 if _amd(rows) else _MOST_WARPS  # of 64 lanes: a block has as many threads
@@ -172,7 +172,7 @@ def longest_held(*matrices: torch.Tensor) -> int:
 
 
 def held(*matrices: torch.Tensor) -> dict[str, int | str | None]:
-    """How such rows are spread, in BLOCKS parts of BLOCK elements for each block of CLUSTER; COPY brings them there."""
+    """Return the constants that spread rows: each block of CLUSTER holds BLOCKS parts of BLOCK elements, by COPY."""
     columns, cluster = matrices[0].shape[1], 1
     size = columns * sum(rows.element_size() for rows in matrices)
     while _clusters(matrices[0]) and cluster < _MOST_BLOCKS and size > cluster * _HELD:

@@ -64,8 +64,8 @@ def silu_mul_gradient_tiles(
     ROWS: al.constexpr = 1,
     BLOCK: al.constexpr = 1024,
 ):
-    """What `gradient`, of the result, makes of gate and up; with s the sigmoid of gate, `gate s` and
-    `up s (1 + gate (1 - s))` times it."""
+    """Compute the gradients of gate and up from `gradient`, that of the result: with s the sigmoid of gate,
+    `up s (1 + gate (1 - s))` and `gate s` times it."""
     M, N = gate.shape
     al.spec(of_up, lambda i, j: gradient[i, j] * (gate[i, j] * (root(gate[i, j]) * root(gate[i, j]))))
     al.spec(

@@ -72,7 +72,7 @@ def columns_of(rows, BLOCK, STEP, WIDTH):
 
 @argus.func
 def bring(held, x, row, begin, COPY):
-    """What of a row waits in the shared memory of this block, in parts; zeros behind its end."""
+    """Bring this block's part of a row to its shared memory `held`, in pieces; zeros behind the row's end."""
     parts, cols = al.arange(held.shape[0])[:, None], al.arange(held.shape[1])
     places = begin + parts * held.shape[1] + cols
     al.copy(held[parts, cols], x[row, places], mask=places < x.shape[1], other=0.0, instruction=COPY)
@@ -88,7 +88,7 @@ def arrived(CLUSTER):
 
 @argus.func
 def found_by_all(found, told):
-    """What each block of the cluster has found, and tells all of them."""
+    """Return what every block of the cluster found; each block tells its own result to all of them."""
     for rank in al.static_range(told.shape[0]):
         al.store(al.peer(told[al.cluster_rank()], rank), found)
     al.barrier(scope="cluster")

@@ -1,4 +1,4 @@
-"""Which tile a matrix product gets: all that the machine can run, and a model of how long each takes.
+"""Choose the tile of a matrix product: all tiles that the machine can run, and a model of how long each takes.
 
 On sm_90a with operands that the copy engine takes, a warpgroup (4 warps) multiplies 64 rows at a time, so tiles have 64
 or 128 rows and 8 to 256 columns, and as many stages as shared memory holds, deeper ones rather than many. With few rows
@@ -117,7 +117,7 @@ class ProductShape:
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """How a product is cut up. `swapped`: b times a, so that `block_m` counts columns of the result. `part`: how many
+    """The cut of a product. `swapped`: b times a, so that `block_m` counts columns of the result. `part`: how many
     terms of the sum a block adds up, the results of which a second kernel adds up; 0: all of them, and no such kernel.
     `cluster`: so many blocks bring tiles for one another, `across` of them side by side along n, the others along m:
     neighbours along m share a tile of b, those along n one of a. `packed`: the operands are copied first, into rows
@@ -146,7 +146,7 @@ class Tile:
 
     @property
     def groups(self) -> int:
-        """How many groups of `num_warps` multiply."""
+        """The number of groups of `num_warps` warps that multiply."""
         return 2 if self.schedule == _IN_TURNS else 1
 
     @property
@@ -250,8 +250,8 @@ def _turned_tiles(problem: ProductShape, turned: bool) -> Iterator[Tile]:
 
 
 def _clusters(problem: ProductShape, tile: Tile) -> Iterator[tuple[int, int]]:
-    """How many blocks may share what the copy engine brings, and how many of those side by side: more than two, or
-    side by side, only where sectors are split, and a row is dear."""
+    """Yield how many blocks may share a box of the copy engine, and how many of them stand side by side: more than two,
+    or side by side, only if sectors are split and rows are dear."""
     yield 1, 1
     split = min(problem.a_line, problem.b_line) < _SECTOR
     many = min(problem.m, problem.n) > _FEW[-1]
@@ -367,7 +367,7 @@ def rows_together(problem: ProductShape) -> dict[str, int]:
 
 
 def work(problem: ProductShape, tile: Tile) -> Work:
-    """What a launch of `tile` does, for the model."""
+    """Return the work of a launch of `tile`, for the model."""
     problem = problem.packed if tile.packed else problem
     p = problem.swapped if tile.swapped else problem.halved if tile.shift else problem
     parts, terms = max(tile.parts(p.k), 1), tile.part or p.k
@@ -426,7 +426,7 @@ def work(problem: ProductShape, tile: Tile) -> Work:
 
 
 def _few_rows(p: ProductShape, tile: Tile) -> tuple[float, float]:
-    """What is read again, in bytes that take as long from memory; and the bytes from memory of one stage.
+    """Return the cost of repeated reads, in bytes that take as long from memory, and the bytes of one stage from there.
 
     Memory brings the larger operand. The few rows are in the cache.
     """
@@ -439,8 +439,8 @@ def _few_rows(p: ProductShape, tile: Tile) -> tuple[float, float]:
 
 
 def _uneven(blocks: int, multiprocessors: int) -> float:
-    """How much longer memory takes for blocks that stream from it and leave some of the machine without one, in the
-    last of their rounds."""
+    """Return the factor by which reading takes longer because in their last round the blocks leave some multiprocessors
+    idle."""
     last = blocks % multiprocessors or multiprocessors
     even = next(n for n in (multiprocessors // 2, multiprocessors) if n >= last)
     return 1.0 + _UNPAIRED * (even - last) / blocks

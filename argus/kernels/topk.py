@@ -34,7 +34,7 @@ _THREADS = 128
 
 @argus.func
 def key(x, column, SPAN):
-    """Of a float32 and its column below SPAN, where the last bits of the number are zeros."""
+    """Return an integer that sorts as x does, with SPAN - 1 - column in the last bits, which are zeros in x."""
     return al.sortable(x, al.int32) | (SPAN - 1 - column)
 
 
@@ -91,7 +91,7 @@ def topk_rows(
 
 @argus.func
 def score(x, top, SIGMOID):
-    """What a row's weights are proportional to."""
+    """Return the number to which a weight of the row is proportional."""
     return al.sigmoid(x) if SIGMOID else al.exp2((x - top) * LOG2E)
 
 
@@ -219,7 +219,7 @@ def _work_of_router(
 
 
 def routed(x: torch.Tensor, numbers: tuple[Number, ...], k: int, sigmoid: bool, renormalize: bool) -> Work:
-    """What `router` launches; `numbers` is its scale. Raises LaunchError."""
+    """Return the launches of `router`; `numbers` is its scale. Raises LaunchError."""
     import torch
 
     constants = {"DTYPE": checked(x, k), "SIGMOID": sigmoid, "SHARED": renormalize, **_tile(columns(x), k)}

@@ -143,7 +143,7 @@ attach(_transpose, _backward)
 
 
 def _tile(itemsize: int, reads: bool, writes: bool) -> dict[str, int]:
-    """Which tile a matrix gets whose rows, or whose result's, are made of whole vectors: 256 bytes wide if both are.
+    """Choose the tile; `reads`, `writes`: rows of matrix, result are whole vectors. It is 256 bytes wide if both are.
 
     Rows of a result that is written element by element share sectors of the memory at the edges of tiles: the wider
     the tile, the fewer. Those that are read so do not mind, and like smaller tiles, of which more fit.

@@ -54,7 +54,7 @@ class Shape:
     b_rows: bool = True
 
     def rate(self, seconds: float) -> str:
-        """Of arithmetic, and of the operands' bytes."""
+        """The rates of arithmetic and of the operands' bytes, as text."""
         size = {"float32": 4, "float8_e4m3fn": 1}.get(self.dtype, 2)
         read = size * (self.m + self.n) * self.k
         return f"{2e-12 * self.m * self.n * self.k / seconds:.0f} TFLOP/s, {read / seconds * 1e-9:.0f} GB/s"
@@ -91,7 +91,7 @@ def candidates(problem: ProductShape) -> list[Tile]:
 
 
 def orders_of(request: operands.Request, problem: ProductShape, tile: Tile, ones: Any) -> tuple[BuildRequest, ...]:
-    """What builds the kernels of a call with this tile."""
+    """Return the builds of the kernels of a call with this tile."""
     return tuple(_order(call) for call in calls(gemm, combine, request, problem, tile, ones))
 
 

@@ -153,7 +153,7 @@ def register_reads(stmt: Work) -> tuple[Access, ...]:
 
 
 def written(stmt: Work) -> tuple[Access, ...]:
-    """What a statement writes, with its indices."""
+    """Return the accesses that a statement writes."""
     return tuple(tile.result for tile in stmt.tiles) if isinstance(stmt, Scan) else (stmt.dst,)
 
 
