@@ -122,7 +122,7 @@ def request(
 
 
 def epilogue_text(epilogue: str | FuncSource | None) -> str | None:
-    """An epilogue as the text that an operator takes: a name, or a function's name and file, with what that imports."""
+    """Return an epilogue as the text that an operator takes: a name, or a function with its file, as JSON."""
     if not isinstance(epilogue, FuncSource):
         return epilogue
     return json.dumps([epilogue.name, file_to_json(epilogue.file)])
@@ -134,7 +134,7 @@ epilogue_text._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 @lru_cache(maxsize=256)
 def epilogue_of(text: str | None) -> str | FuncSource | None:
-    """The inverse of `epilogue_text`."""
+    """Return the epilogue that `epilogue_text` wrote as text: a name, or a function with its file."""
     if text is None or not text.startswith("["):
         return text
     name, file = json.loads(text)

@@ -81,7 +81,10 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
-    """Cells of an access that are the same in every iteration. Holds what its key names by identity."""
+    """The cells of an access that are the same in every iteration.
+
+    `index` and `layout` are kept because the key in `Block.fixed` holds their `id`s, which must stay theirs.
+    """
 
     index: tuple[Expr, ...]
     layout: FragmentLayout | None

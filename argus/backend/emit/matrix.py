@@ -105,7 +105,10 @@ def _blocks(
 
 
 def _numbers(operand: _Operand, blocks: tuple[Ints, Ints, Ints], lanes: int, writer: Writer, stmt: Mma) -> Ints:
-    """Return the operand's first register for each instruction, the same in every group of lanes: `[combinations]`."""
+    """Return the number of the operand's first register for each instruction, as an array `[combinations]`.
+
+    Raises `ArgusError` "mma-layout" if these numbers differ between groups of lanes.
+    """
     threads = np.arange(writer.threads, dtype=np.int64)[:, None]
     inside = operand.atom.coordinates().astype(np.int64)
     at = [np.repeat(block, lanes, axis=0)[:, None, :] for block in blocks]
