@@ -118,46 +118,8 @@ def execute(block: Block, body: tuple[Stmt, ...], frame: Frame) -> Iterator[Paus
                 product.issue(block, stmt, WGMMA[instr], frame)
             case Mma():
                 multiply(block, stmt, block.step(stmt, frame, None))
-            case CommitGroup():
-                block.passes(stmt, frame, "commit")
-                block.groups[frame.threads] += 1
-            case WaitGroup(pending=pending):
-                block.passes(stmt, frame, "wait")
-                asynchronous.wait(block, pending, block.step(stmt, frame, None))
-            case WaitCounts():
-                block.together(block.step(stmt, frame, None), "a wait of a wave")
-                block.passes(stmt, frame, "wait")
-                _wait_counts(block, stmt, frame)
             case Hint():
                 pass
-            case MmaFence():
-                block.passes(stmt, frame, "fence")
-                product.fence(block, frame)
-            case MmaCommit():
-                block.passes(stmt, frame, "commit")
-                product.commit(block, stmt, frame)
-            case MmaWait():
-                block.passes(stmt, frame, "wait")
-                product.wait(block, stmt, frame)
-            case BulkCommit():
-                block.passes(stmt, frame, "commit")
-                stores.commit(frame, block)
-            case BulkWait():
-                block.passes(stmt, frame, "wait")
-                stores.wait(block, stmt, frame)
-            case ProxyFence():
-                block.passes(stmt, frame, "fence")
-                _proxy_fence(block, frame)
-            case MbarrierInit():
-                block.passes(stmt, frame, "initialise")
-                mbarrier.initialise(block, stmt, frame)
-            case MbarrierFence():
-                block.passes(stmt, frame, "fence")
-                mbarrier.fence(block, frame)
-            case MbarrierExpect():
-                mbarrier.expect(block, stmt, block.step(stmt, frame, None))
-            case MbarrierArrive():
-                mbarrier.arrive(block, stmt, block.step(stmt, frame, None))
             case MbarrierWait():
                 waiting = mbarrier.begin_wait(block, stmt, frame)
                 yield waiting
@@ -166,8 +128,6 @@ def execute(block: Block, body: tuple[Stmt, ...], frame: Frame) -> Iterator[Paus
                 waiting = mbarrier.meet(block, stmt, frame)
                 yield waiting
                 mbarrier.passed(block, waiting)
-            case BarrierArrive():
-                mbarrier.meet(block, stmt, frame)
             case Watch():
                 watch.watch(block, stmt, frame)
             case Tag():
@@ -187,7 +147,60 @@ def execute(block: Block, body: tuple[Stmt, ...], frame: Frame) -> Iterator[Paus
             case Stage() | Share() | Scan():
                 raise ValueError("a policy statement is left: lower the kernel first")
             case _:
-                assert_never(stmt)
+                _order(block, stmt, frame)
+
+
+_Ordering = Union[
+    CommitGroup, WaitGroup, WaitCounts, MmaFence, MmaCommit, MmaWait, BulkCommit, BulkWait, ProxyFence, MbarrierInit,
+    MbarrierFence, MbarrierExpect, MbarrierArrive, BarrierArrive,
+]  # fmt: skip
+
+
+def _order(block: Block, stmt: _Ordering, frame: Frame) -> None:
+    """Run a statement that orders others, and at which threads do not wait for other threads."""
+    match stmt:
+        case CommitGroup():
+            block.passes(stmt, frame, "commit")
+            block.groups[frame.threads] += 1
+        case WaitGroup(pending=pending):
+            block.passes(stmt, frame, "wait")
+            asynchronous.wait(block, pending, block.step(stmt, frame, None))
+        case WaitCounts():
+            block.together(block.step(stmt, frame, None), "a wait of a wave")
+            block.passes(stmt, frame, "wait")
+            _wait_counts(block, stmt, frame)
+        case MmaFence():
+            block.passes(stmt, frame, "fence")
+            product.fence(block, frame)
+        case MmaCommit():
+            block.passes(stmt, frame, "commit")
+            product.commit(block, stmt, frame)
+        case MmaWait():
+            block.passes(stmt, frame, "wait")
+            product.wait(block, stmt, frame)
+        case BulkCommit():
+            block.passes(stmt, frame, "commit")
+            stores.commit(frame, block)
+        case BulkWait():
+            block.passes(stmt, frame, "wait")
+            stores.wait(block, stmt, frame)
+        case ProxyFence():
+            block.passes(stmt, frame, "fence")
+            _proxy_fence(block, frame)
+        case MbarrierInit():
+            block.passes(stmt, frame, "initialise")
+            mbarrier.initialise(block, stmt, frame)
+        case MbarrierFence():
+            block.passes(stmt, frame, "fence")
+            mbarrier.fence(block, frame)
+        case MbarrierExpect():
+            mbarrier.expect(block, stmt, block.step(stmt, frame, None))
+        case MbarrierArrive():
+            mbarrier.arrive(block, stmt, block.step(stmt, frame, None))
+        case BarrierArrive():
+            mbarrier.meet(block, stmt, frame)
+        case _:
+            assert_never(stmt)
 
 
 def _wait_counts(block: Block, stmt: WaitCounts, frame: Frame) -> None:
