@@ -11,6 +11,7 @@ from typing import TypeVar
 import pytest
 
 from argus.environment import find_tool, variable
+from tests.long import LONG
 
 T = TypeVar("T")
 Golden = Callable[[str, str], None]
@@ -40,7 +41,11 @@ def _has_gpu() -> bool:
     return driver.cuInit(0) == 0 and driver.cuDeviceGetCount(ctypes.byref(count)) == 0 and count.value > 0
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest leaves out what is nightly
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.nodeid.startswith(LONG):
+            item.add_marker(pytest.mark.nightly)
     marked = [item for item in items if item.get_closest_marker("gpu")]
     if marked and not _has_gpu():
         for item in marked:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from argus import environment
+from tests.long import LONG
 
 
 def test_debug_level(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,3 +43,11 @@ def test_without_a_path_programs_are_where_the_system_looks(monkeypatch: pytest.
     assert environment.for_programs()["PATH"] == environment.search_path() != ""
     monkeypatch.setenv("PATH", "/somewhere")
     assert environment.for_programs()["PATH"] == "/somewhere"
+
+
+def test_tests_that_take_long_are_there() -> None:
+    """What `tests/long.py` leaves to the nightly run is the beginning of a test's id."""
+    root = Path(__file__).parent.parent
+    for entry in LONG:
+        path, name = entry.split("[")[0].split("::")
+        assert f"\ndef {name}(" in (root / path).read_text(encoding="utf-8"), entry

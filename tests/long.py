@@ -1,0 +1,62 @@
+"""Tests that take long and whose neighbours check the same rule: `make nightly` runs these, `make test` the others.
+
+Each entry is the beginning of test ids. What stays in `make test` is said above each group.
+"""
+
+from __future__ import annotations
+
+LONG: tuple[str, ...] = (
+    # Parts of a sum that overlap: the class `parts_not_once` of tests/reject stays.
+    "tests/verify/test_accumulated.py::test_parts_that_overlap",
+    # The layer of experts and its activations: another number of tokens and another activation stay.
+    "tests/kernels/test_moe.py::test_activations[cpu-swiglu]",
+    "tests/kernels/test_moe.py::test_activations[cpu-clamped_swiglu]",
+    "tests/kernels/test_moe.py::test_layer[cpu-1]",
+    "tests/torch/test_library.py::test_functions_are_traced_whole[False-moe]",
+    # Gradients of attention: the small sizes, and the proofs for sm_90a, stay.
+    "tests/kernels/test_attention_backward.py::test_a_wrong_gradient_is_not_proved[rows + (N - M) + 1",
+    "tests/kernels/test_attention_backward.py::test_results[cpu-sizes2",
+    "tests/kernels/test_attention_backward.py::test_results[cpu-sizes3",
+    "tests/kernels/test_attention_backward.py::test_results[cpu-sizes4",
+    "tests/kernels/test_attention_backward.py::test_proved[gfx942-128-tiles3",
+    "tests/kernels/test_attention_backward.py::test_proved[sm_80-128-tiles2",
+    # Pairs of wrong and right orders: the other pairs stay.
+    "tests/verify/test_false_orders.py::test_pair[products of two shapes into the same registers]",
+    "tests/verify/test_false_orders.py::test_pair[a fence for half a warp]",
+    # Clusters: the other edits of the same kernels stay.
+    "tests/verify/test_clusters.py::test_refuted[the last buffers are told to the own block]",
+    "tests/verify/test_clusters.py::test_refuted[nobody waits for free buffers]",
+    "tests/passes/test_clusters.py::test_arrivals_that_reach_blocks_which_bring_nothing_are_not_proved",
+    "tests/reject/test_corpus.py::test_rejected[cluster_peer_not_waited_for-gemm_hopper-3]",
+    # Warpgroups with rows of their own: `rows are handed back while a product reads them` stays.
+    "tests/verify/test_apart.py::test_rejected[scratch is written while a store may read it]",
+    "tests/verify/test_apart.py::test_rejected[only one thread knows that a store has read]",
+    "tests/verify/test_apart.py::test_rejected[the last store may still read]",
+    "tests/verify/test_apart.py::test_rejected[rows are handed back an iteration early]",
+    # Programs of loaded numbers: the accepted ones, and the other refuted ones, stay.
+    "tests/verify/test_loaded_programs.py::test_programs_of_another_expert_are_refuted_or_unknown",
+    "tests/verify/test_loaded_programs.py::test_programs_that_take_no_turn_are_not",
+    # Two groups that take turns: the small sizes, the other edits and the accepted ones stay.
+    "tests/passes/test_pingpong.py::test_simulated[264",
+    "tests/verify/test_alike_turns.py::test_rejected[the first turn comes in each program]",
+    "tests/verify/test_pingpong.py::test_rejected[a turn is not handed over]",
+    "tests/verify/test_pingpong.py::test_rejected[no group waits for its turn]",
+    "tests/reject/test_corpus.py::test_rejected[ping_pong_order-gemm_pingpong-1]",
+    # Roles that are alike: the other edits stay.
+    "tests/verify/test_alike.py::test_rejected[none hands its last buffer back]",
+    "tests/verify/test_alike.py::test_rejected[their rows are filled before they are free]",
+    "tests/verify/test_alike.py::test_rejected[none waits for its products]",
+    # A first call that is traced: the same test of a user's kernel, in tests/torch/test_compile.py, stays.
+    "tests/torch/test_library.py::test_the_first_call_may_be_a_traced_one",
+    # Page tables: the first edit stays.
+    "tests/verify/test_pages.py::test_another_page_or_length_is_refuted[p * PAGE",
+    "tests/verify/test_pages.py::test_another_page_or_length_is_refuted[vt = ",
+    # Attention by parts of the keys: one of the two forms stays.
+    "tests/kernels/test_attention.py::test_parts_are_proved[True]",
+    # Mutants: those of shorter kernels stay.
+    "tests/mutate/test_trial.py::test_a_proved_mutant_in_clusters_runs_under_the_schedules_of_all_blocks",
+    "tests/mutate/test_trial.py::test_nothing_is_missed_of_specified_kernels[transpose-None-50-sm_80]",
+    "tests/mutate/test_trial.py::test_nothing_is_missed_of_specified_kernels[gemm_explicit-6-3-sm_80]",
+    # The rows of benchmarks: their other tests stay.
+    "tests/benchmarks/test_benchmarks.py::test_a_cold_start_has_its_steps",
+)
