@@ -15,6 +15,7 @@ import sys
 import torch
 import argus
 import argus.language as al
+from argus.diagnostic import ArgusError
 
 @argus.kernel
 def scale(x: al.Tensor[al.float32, "N"], out: al.Tensor[al.float32, "N"]):
@@ -37,7 +38,7 @@ except RuntimeError as error:
     print(error, file=sys.stderr)
 try:
     scale(x, out)
-except argus.ArgusError as error:
+except ArgusError as error:
     print(error.diagnostics[0].code, file=sys.stderr)
 """
 
@@ -48,6 +49,6 @@ def test_lines_and_the_error_that_ends_a_process(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, timeout=120, check=False)
     lines = done.stdout.splitlines()
     assert sorted(lines[:8]) == [f"scale, program ({i // 4}) element ({i % 4}): 100% v = {i}" for i in range(8)]
-    assert "program.py:13: al.device_assert failed: small [scale, program (1) element (1)]" in lines
+    assert "program.py:14: al.device_assert failed: small [scale, program (1) element (1)]" in lines
     assert "device-side assert triggered" in done.stderr
     assert done.stderr.splitlines()[-1] == "device-assert"
