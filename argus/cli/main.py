@@ -144,5 +144,6 @@ def _parser() -> argparse.ArgumentParser:
     draw.add_argument("--element-bytes", type=int, choices=(1, 2, 4, 8), help="colour by shared-memory bank")
     server = command("lsp", "lsp", "serve an editor: diagnostics, quick fixes and hovers (needs the extra `lsp`)")
     server.add_argument("--target", choices=list(TARGETS), default="sm_80", help="default: sm_80")
+    command("mcp", "mcp", "offer these commands to a coding agent as tools (needs the extra `agents`)")
     command("demo", "demo", "prove and run a kernel on this machine's CPU, then see a wrong one refuted")
     return parser

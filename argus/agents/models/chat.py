@@ -1,0 +1,118 @@
+"""The interface to a chat model, and what stands around any of them: a budget, retries, and a transcript."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+SYSTEM, USER, ASSISTANT = "system", "user", "assistant"
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message; `role` is "system", "user" or "assistant"."""
+
+    role: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a model said, and the tokens that it took. `refused`: it would not answer."""
+
+    text: str
+    tokens_in: int = 0
+    tokens_out: int = 0
+    refused: bool = False
+
+
+class ModelError(Exception):
+    """A model gave no answer. `again`: the same request may succeed later."""
+
+    def __init__(self, message: str, again: bool = False) -> None:
+        super().__init__(message)
+        self.again = again
+
+
+class BudgetError(ModelError):
+    """The tokens or the money of a run are spent."""
+
+
+class Model(Protocol):
+    """A chat model."""
+
+    def reply(self, messages: Sequence[Message]) -> Reply:
+        """Answer a conversation. Raises ModelError."""
+        ...
+
+
+@dataclass(slots=True)
+class Budget:
+    """Tokens and money of a run. Prices are of a million tokens; 0 counts no money."""
+
+    tokens: int = 500_000
+    money: float = float("inf")
+    price_in: float = 0.0
+    price_out: float = 0.0
+    spent_tokens: int = 0
+    spent_money: float = 0.0
+
+    def insist(self) -> None:
+        """Raise BudgetError if nothing is left."""
+        if self.spent_tokens >= self.tokens or self.spent_money >= self.money:
+            raise BudgetError(f"the budget is spent: {self.spent_tokens} tokens, {self.spent_money:.2f} of money")
+
+    def spend(self, reply: Reply) -> None:
+        """Count a reply."""
+        self.spent_tokens += reply.tokens_in + reply.tokens_out
+        self.spent_money += (reply.tokens_in * self.price_in + reply.tokens_out * self.price_out) / 1e6
+
+
+@dataclass(slots=True)
+class Careful:
+    """A model with a budget and retries, whose conversation is recorded."""
+
+    model: Model
+    budget: Budget = field(default_factory=Budget)
+    retries: int = 3
+    record: Path | None = None
+    sleep: Callable[[float], None] = time.sleep
+
+    def reply(self, messages: Sequence[Message]) -> Reply:
+        """Answer a conversation. Raises ModelError if the model keeps failing, BudgetError if nothing is left."""
+        for attempt in range(self.retries + 1):
+            self.budget.insist()
+            try:
+                found = self.model.reply(messages)
+            except ModelError as error:
+                if not error.again or attempt == self.retries:
+                    raise
+                self.sleep(2.0**attempt)
+                continue
+            self.budget.spend(found)
+            self._note(messages, found)
+            return found
+        raise ModelError("no attempt was made")
+
+    def _note(self, messages: Sequence[Message], reply: Reply) -> None:
+        if self.record is not None:
+            with self.record.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"messages": [asdict(m) for m in messages], "reply": asdict(reply)}) + "\n")
+
+
+class Replayed:
+    """The replies of a transcript, in order, without a network."""
+
+    def __init__(self, transcript: Path) -> None:
+        lines = transcript.read_text(encoding="utf-8").splitlines()
+        self._replies = [Reply(**json.loads(line)["reply"]) for line in lines if line.strip()]
+
+    def reply(self, messages: Sequence[Message]) -> Reply:
+        """The next reply. Raises ModelError at the end of the transcript."""
+        if not self._replies:
+            raise ModelError("the transcript is at its end")
+        return self._replies.pop(0)

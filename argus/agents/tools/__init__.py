@@ -1,0 +1,1 @@
+"""Tools for other agents: what the command line does, as functions of texts, and a server."""

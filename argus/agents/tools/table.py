@@ -1,0 +1,201 @@
+"""The tools: functions from texts and numbers to JSON. They read no file and write none, and run no text as Python."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from argus import compile, layout, mutate, pages
+from argus.agents.optimize import Folder, Limits, Run, as_json, place_of_timing, problem_of
+from argus.agents.optimize.examine import predicted
+from argus.agents.repair import repair, repair_json
+from argus.agents.verifier import Task, judge, judgement_json
+from argus.diagnostic import ArgusError, Diagnostic
+from argus.frontend import Options
+from argus.ir.text import print_kernel
+from argus.knowledge import applicable, entries, entry_json, facts_of, reasons, search
+from argus.layout import LayoutError, picture
+from argus.render import Json, diagnostics_text
+from argus.simulate import NotReplayable, simulate
+from argus.simulate.sizes import size_vectors
+from argus.source import SourceFile
+from argus.work import LIMIT_S
+
+PATH = "kernel.py"
+MOST_TEXT = 200_000
+"""Characters of a text that a tool takes."""
+
+Sizes = Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A tool: its function, what it is for, and the seconds after which its process is ended."""
+
+    function: Callable[..., Any]
+    description: str
+    limit_s: float = 120.0
+
+
+def _task(text: str, kernel: str, target: str, form: str = "python") -> Task:
+    """The kernel of a text; the only one, if no name is given. `form` is "ir" for what `show` gave.
+
+    Raises `ArgusError`.
+    """
+    if len(text) > MOST_TEXT:
+        raise _unusable(f"the text has {len(text)} characters, and a tool takes {MOST_TEXT}", "send the kernel alone")
+    if form == "ir":
+        return Task(SourceFile(f"{kernel or 'kernel'}.ir", text), kernel or "kernel")
+    source = SourceFile(PATH, text)
+    names = compile.kernels(source)
+    if kernel and kernel not in names:
+        raise _unusable(f"there is no kernel `{kernel}`", f"the kernels are {', '.join(names)}")
+    if not kernel and len(names) > 1:
+        raise _unusable(f"the text has {len(names)} kernels", f"name one of {', '.join(names)}")
+    return Task(source, kernel or names[0], Options(target=target))
+
+
+def _explicit(text: str, kernel: str, target: str) -> compile.ExplicitKernel:
+    task = _task(text, kernel, target)
+    return compile.lower(compile.elaborate(task.source, task.name, Options(target=target)), target)
+
+
+def _unusable(message: str, help: str) -> ArgusError:
+    return ArgusError(Diagnostic("bad-option", message, property="input", help=help))
+
+
+def check(text: str, kernel: str = "", target: str = "sm_80", form: str = "python") -> Json:
+    """Prove one kernel."""
+    found = judge(_task(text, kernel, target, form))
+    return {
+        **_object(judgement_json(found)),
+        "proved": found.proved,
+        "report": diagnostics_text(found.diagnostics).plain,
+    }
+
+
+def explain(code: str) -> Json:
+    """Return the page of an error code."""
+    return {"code": code, "page": pages.explanation(code)}
+
+
+def show(text: str, kernel: str = "", target: str = "sm_80") -> Json:
+    """Return the explicit kernel that the policies of a text make."""
+    return {"explicit": print_kernel(_explicit(text, kernel, target))}
+
+
+def build(text: str, kernel: str = "", target: str = "sm_80") -> Json:
+    """Prove one kernel and return its source and, where there is a compiler, its resources."""
+    explicit = _explicit(text, kernel, target)
+    report = compile.verify(explicit)
+    try:
+        artifact = compile.build(explicit, report)
+    except ArgusError as error:
+        if any(d.code != "compiler-missing" for d in error.diagnostics):
+            raise
+        artifact = compile.build(explicit, report, machine_code=False)
+    resources = artifact.resources
+    return {"source": artifact.source, "resources": None if resources is None else asdict(resources)}
+
+
+def simulate_(text: str, kernel: str = "", target: str = "sm_80") -> Json:
+    """Run one kernel in the simulator at small sizes; return the rules that it breaks."""
+    explicit = _explicit(text, kernel, target)
+    runs: list[Json] = []
+    for values in size_vectors(explicit):
+        try:
+            outcome = simulate(explicit, mutate.arguments(explicit, values), tags=True, stop_at_first=True, resident=1)
+        except NotReplayable as error:
+            runs.append({"sizes": dict(values), "skipped": str(error)})
+            continue
+        runs.append({"sizes": dict(values), "violations": [f"{v.code}: {v}" for v in outcome.violations]})
+    return {"runs": runs}
+
+
+def mutate_(text: str, kernel: str = "", target: str = "sm_80", count: int = 10, seed: int = 0) -> Json:
+    """Make mutants of one kernel and count those that its proof catches."""
+    return mutate.trial_json(mutate.trial(_explicit(text, kernel, target), seed, max(1, min(count, 100)), LIMIT_S))
+
+
+def layout_(notation: str) -> Json:
+    """Draw a layout as text."""
+    read = layout.parse_fragment if notation.strip().startswith("[") else layout.parse
+    try:
+        return {"drawing": str(picture.text(read(notation), False, None))}
+    except LayoutError as error:
+        raise _unusable(str(error), "a notation is like (8,64):(64,1)") from error
+
+
+def time(text: str, kernel: str = "", target: str = "sm_90a", sizes: Sizes | None = None) -> Json:
+    """Return what the performance model expects of one kernel."""
+    task = _task(text, kernel, target)
+    problem = problem_of(task.source, task.name, target, dict(sizes or {}))
+    us, reason = predicted(problem, _explicit(text, kernel, target))
+    return {"us": us, "timed_on": "model", "sizes": dict(problem.sizes), "cannot_run": reason}
+
+
+def knowledge(
+    query: str = "", text: str = "", kernel: str = "", target: str = "sm_90a", sizes: Sizes | None = None
+) -> Json:
+    """Search the knowledge base by words, or by a kernel."""
+    if not text:
+        return {"entries": [entry_json(e) for e in (search(query) if query else entries())]}
+    task = _task(text, kernel, target)
+    facts = facts_of(text, task.name, Options(target=target), dict(sizes) if sizes else None)
+    return {"entries": [entry_json(e, reasons(e, facts)) for e in applicable(facts)]}
+
+
+def repair_(text: str, kernel: str = "", target: str = "sm_80", form: str = "python", steps: int = 48) -> Json:
+    """Look for one edit that makes a wrong kernel right."""
+    return repair_json(repair(_task(text, kernel, target, form), steps=max(1, min(steps, 200))))
+
+
+def optimize(
+    text: str,
+    kernel: str = "",
+    target: str = "sm_90a",
+    sizes: Sizes | None = None,
+    minutes: float = 2.0,
+    steps: int = 20,
+) -> Json:
+    """Look for a faster kernel that is proved to compute the same."""
+    task = _task(text, kernel, target)
+    problem = problem_of(task.source, task.name, target, dict(sizes or {}))
+    with tempfile.TemporaryDirectory(prefix="argus-optimize-") as where:
+        folder = Folder(Path(where))
+        state = Run(problem, folder, Limits(min(minutes, 10.0), max(1, min(steps, 500)))).go()
+        said = _object(as_json(folder, problem, state))
+        return {**said, "best": folder.text(state.best), "timed_on": place_of_timing(target)}
+
+
+def _object(value: Json) -> dict[str, Json]:
+    assert isinstance(value, dict)
+    return value
+
+
+TOOLS: Mapping[str, Tool] = {
+    "check": Tool(check, "Prove a kernel for every thread, element, iteration and admissible size, or get a "
+                         "counterexample: which element, where, what arrived and what should have."),
+    "explain": Tool(explain, "Explain an error code: what it means, and a wrong and a right example.", 10.0),
+    "show": Tool(show, "See the explicit kernel: every buffer, wait, layout and instruction."),
+    "build": Tool(build, "Prove a kernel and get its source and resources.", 300.0),
+    "simulate": Tool(simulate_, "Run a kernel at small sizes in a simulator that is as adversarial as rules allow."),
+    "mutate": Tool(mutate_, "Measure how many small mistakes the kernel's own specification catches.", 300.0),
+    "layout": Tool(layout_, "Draw a layout.", 10.0),
+    "time": Tool(time, "Predict a kernel's time at given sizes with the performance model."),
+    "knowledge": Tool(knowledge, "Find optimisations by words, or those that apply to a kernel, and why."),
+    "repair": Tool(repair_, "Find one edit that makes a wrong kernel right, and prove it.", 300.0),
+    "optimize": Tool(optimize, "Find a faster kernel that is proved to compute the same.", 660.0),
+}  # fmt: skip
+
+
+def call(name: str, arguments: Mapping[str, Any]) -> Json:
+    """Call a tool. What a tool cannot use is an answer with `error` and the findings, not an exception."""
+    try:
+        result: Json = TOOLS[name].function(**arguments)
+        return result
+    except ArgusError as error:
+        return {"error": diagnostics_text(error.diagnostics).plain, "codes": [d.code for d in error.diagnostics]}

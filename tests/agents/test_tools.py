@@ -1,0 +1,158 @@
+"""The MCP server by the SDK's own client: twenty wrong kernels made right from answers alone, limits, resources."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.agents.wrong_kernels import tasks
+
+pytest.importorskip("mcp")
+anyio = pytest.importorskip("anyio")
+
+from mcp.client.client import Client  # noqa: E402
+from mcp.client.stdio import StdioServerParameters  # noqa: E402
+
+from argus.agents.optimize.service import Worker, WorkerLost  # noqa: E402
+from argus.agents.tools import server as serving  # noqa: E402
+from argus.agents.tools.table import TOOLS, call  # noqa: E402
+
+ADD = (Path(__file__).parents[2] / "examples" / "vector_add.py").read_text()
+Call = Callable[..., Awaitable[dict[str, Any]]]
+_MEANT = re.compile(r"did you mean `([^`]+)`\?")
+_WRITE = re.compile(r"`(boundary_check=\([\d, ]+\))`")
+
+
+def asked(client: Any) -> Call:
+    async def ask(tool: str, **arguments: Any) -> dict[str, Any]:
+        result = await client.call_tool(tool, arguments)
+        assert not result.is_error, result.content[0].text
+        answer: dict[str, Any] = json.loads(result.content[0].text)
+        return answer
+
+    return ask
+
+
+async def made_right(ask: Call, form: str, text: str) -> str:
+    """What a client does that knows nothing of kernels: it follows advice, and else asks for a repair."""
+    for _ in range(3):
+        said = await ask("check", text=text, form=form)
+        if said.get("proved"):
+            return "proved"
+        finding = next((d for s in said.get("stages", ()) for d in s["diagnostics"]), None)
+        meant = _MEANT.search(finding["help"]) if finding else None
+        if finding and meant:
+            lines = text.splitlines(keepends=True)
+            span = finding["span"]
+            line = lines[span["line"] - 1]
+            lines[span["line"] - 1] = line[: span["column"] - 1] + meant[1] + line[span["end_column"] - 1 :]
+            text = "".join(lines)
+            continue
+        answer = (await ask("repair", text=text, form=form))["answer"]
+        if answer is None:
+            return "no repair"
+        form, text = answer["form"], answer["text"]
+    return "not proved"
+
+
+def test_twenty_wrong_kernels_are_made_right() -> None:
+    async def main() -> dict[str, str]:
+        async with Client(serving.server("test")) as client:
+            return {title: await made_right(asked(client), *task) for title, task in tasks().items()}
+
+    found = anyio.run(main)
+    assert len(found) == 20
+    assert {title: said for title, said in found.items() if said != "proved"} == {}
+
+
+def test_tools_have_schemas_and_resources_have_texts() -> None:
+    async def main() -> None:
+        async with Client(serving.server("test")) as client:
+            tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+            assert set(tools) == set(TOOLS)
+            schema = tools["check"].input_schema
+            assert schema["required"] == ["text"] and schema["properties"]["target"]["default"] == "sm_80"
+            assert all(tool.description for tool in tools.values())
+            names = {str(r.uri) for r in (await client.list_resources()).resources}
+            assert {"argus://docs/language.md", "argus://examples/gemm.py", "argus://errors/data-race.md"} <= names
+            found = await client.read_resource("argus://docs/language.md")
+            assert "# The language" in found.contents[0].text
+
+    anyio.run(main)
+
+
+def test_a_refused_text_is_an_answer() -> None:
+    assert "codes" in call("check", {"text": "no kernel"})
+    assert "200000" in str(call("check", {"text": "x" * 300_000}))
+    assert "did you mean" in str(call("explain", {"code": "data-rase"}))
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "field"),
+    [
+        ("explain", {"code": "data-race"}, "page"),
+        ("show", {"text": ADD}, "explicit"),
+        ("build", {"text": ADD, "target": "cpu"}, "source"),
+        ("simulate", {"text": ADD}, "runs"),
+        ("mutate", {"text": ADD, "count": 2}, "kernel"),
+        ("layout", {"notation": "(2,4):(4,1)"}, "drawing"),
+        ("time", {"text": ADD, "sizes": {"N": 1024}}, "us"),
+        ("knowledge", {"query": "pipeline"}, "entries"),
+    ],
+)
+def test_each_tool_answers(tool: str, arguments: dict[str, Any], field: str) -> None:
+    found = call(tool, arguments)
+    assert isinstance(found, dict) and field in found, found
+
+
+def test_a_call_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    def slow(self: Worker, request: dict[str, Any], timeout_s: float | None = None) -> dict[str, Any]:
+        assert timeout_s == TOOLS["check"].limit_s
+        raise WorkerLost("the process ended")
+
+    monkeypatch.setattr(Worker, "ask", slow)
+
+    async def main() -> dict[str, Any]:
+        async with Client(serving.server("test")) as client:
+            return await asked(client)("check", text=ADD)
+
+    assert "was ended after" in anyio.run(main)["error"]
+
+
+def test_a_cancelled_call_ends_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[Worker] = []
+    original = Worker.close
+    monkeypatch.setattr(serving, "_WORKER", "tests.agents.forger")
+    monkeypatch.setattr(Worker, "close", lambda self: (closed.append(self), original(self))[1])
+
+    async def main() -> None:
+        async with Client(serving.server("test")) as client:
+            with anyio.move_on_after(1.0):
+                await client.call_tool("explain", {"code": "hang"})
+
+    monkeypatch.setattr(Worker, "ask", _hanging)
+    anyio.run(main)
+    assert closed
+
+
+def _hanging(self: Worker, request: dict[str, Any], timeout_s: float | None = None) -> dict[str, Any]:
+    process = self._running()
+    process.stdin.write('{"hang": true}\n')  # type: ignore[union-attr]
+    process.stdin.flush()  # type: ignore[union-attr]
+    process.stdout.readline()  # type: ignore[union-attr]
+    raise WorkerLost("closed")
+
+
+def test_the_command_serves_over_standard_input_and_output() -> None:
+    async def main() -> dict[str, Any]:
+        parameters = StdioServerParameters(command=sys.executable, args=["-m", "argus", "mcp"], cwd=str(Path.cwd()))
+        async with Client(parameters) as client:
+            return await asked(client)("layout", notation="(2,4):(4,1)")
+
+    assert "drawing" in anyio.run(main)
