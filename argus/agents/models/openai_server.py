@@ -41,5 +41,6 @@ class OpenAIServer:
         choice = found.choices[0]
         text, refusal = choice.message.content or "", getattr(choice.message, "refusal", None)
         usage = found.usage
-        tokens = (usage.prompt_tokens, usage.completion_tokens) if usage is not None else (0, 0)
-        return Reply(refusal or text, *tokens, refused=bool(refusal) or choice.finish_reason == "content_filter")
+        asked_for, given = (usage.prompt_tokens, usage.completion_tokens) if usage is not None else (0, 0)
+        refused = bool(refusal) or choice.finish_reason == "content_filter"
+        return Reply(refusal or text, asked_for, given, refused)
