@@ -366,11 +366,11 @@ def clusters() -> str:
     return kernel("cluster", "ARGUS_GRID_CONSTANT argus::TensorMap map", body, 4096)
 
 
-def source(target: str, architectures: tuple[str, ...], host: bool = False) -> str:
+def source(target: str, architectures: tuple[str, ...], host: bool = False, prints: bool = True) -> str:
     """All of it for one target: "cuda" or "hip", with the instruction-table keys of the architecture; for its compiler,
-    or for the `host`'s."""
-    parts = [ids(), watches(target), copies(target, architectures), exchanges(), casts(), arithmetic()]
-    parts.append(products(architectures))
+    or for the `host`'s. Without `prints` nothing takes a thread's stack, where the arguments of a print lie."""
+    parts = [ids(), copies(target, architectures), exchanges(), casts(), arithmetic(), products(architectures)]
+    parts += [watches(target)] if prints else []
     if target == "hip":
         parts.append(waves())
     if target == "cuda":

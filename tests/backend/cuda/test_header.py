@@ -34,7 +34,8 @@ HOPPER_ONLY = {
 def compiled(request: pytest.FixtureRequest) -> tuple[str, bytes]:
     require(toolchain.find_compiler(), "NVRTC or nvcc")
     arch = str(request.param)
-    cubin, resources = toolchain.compile(every_function.source("cuda", TARGETS[arch].architectures), arch)
+    text = every_function.source("cuda", TARGETS[arch].architectures, prints=False)
+    cubin, resources = toolchain.compile(text, arch)
     assert resources.registers is not None
     assert resources.spill_bytes == 0
     return arch, cubin
