@@ -1,0 +1,50 @@
+"""The demo's last act: a wrong kernel is repaired from its counterexample, and a slow one is made faster."""
+
+from __future__ import annotations
+
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+
+from rich.console import Console
+
+from argus import pages
+from argus.agents.optimize import Folder, Limits, Run, problem_of
+from argus.agents.repair import repair
+from argus.agents.verifier import Task
+from argus.frontend import Options
+from argus.knowledge.entry import FOLDER
+from argus.source import SourceFile
+
+_SIZES = {"M": 64, "N": 512}
+
+
+def act(out: Console, steps: int = 4) -> bool:
+    """Print both. True if the repair is proved and the optimisation ends with a proved kernel that is no slower."""
+    path = pages.example("rejected/transpose.py")
+    source = SourceFile("examples/rejected/transpose.py", path.read_text(encoding="utf-8"))
+    out.print("[bold]4. Repair[/bold] examples/rejected/transpose.py from its counterexample")
+    found = repair(Task(source, "transpose_rejected", Options(target="cpu")))
+    if found.answer is None:
+        out.print("   no repair was found")
+        return False
+    out.print(f"   {found.answer.title}: proved, {len(found.steps)} tried")
+    return _faster(out, steps)
+
+
+def _faster(out: Console, steps: int) -> bool:
+    """Sums of rows: measured on this processor if PyTorch is here, else by the model of an H200."""
+    target = "cpu" if find_spec("torch") is not None else "sm_90a"
+    out.print(f"\n[bold]5. Make faster[/bold] a naive sum of rows on {target}, without a language model")
+    text = (FOLDER / "kernels" / "row_sum.py").read_text(encoding="utf-8")
+    problem = problem_of(SourceFile("row_sum.py", text), "row_sum", target, _SIZES)
+    with tempfile.TemporaryDirectory(prefix="argus-demo-") as folder:
+        run = Run(
+            problem, Folder(Path(folder)), Limits(1.0, steps), lambda _, line: out.print(f"   {line}", markup=False)
+        )
+        state = run.go()
+    start, best = state.trials[0].us, state.trials[state.best].us
+    if start is None or best is None:
+        return False
+    out.print(f"   {start / best:.2f} times as fast, and proved to compute the same")
+    return best <= start
