@@ -51,7 +51,7 @@ def reads_back(kernel: compile.ExplicitKernel) -> str:
     return text
 
 
-SMALL = [t for t in TARGETS.values() if t.shared_bytes < 128 * 1024]
+NARROW = [t for t in TARGETS.values() if t.shared_bytes < 128 * 1024]
 
 ELSEWHERE = {
     ("gemm_explicit", "gfx942"): "unknown-instruction",
@@ -65,7 +65,7 @@ ELSEWHERE = {
     **{("gemm_waves", t.name): "unknown-instruction" for t in TARGETS.values() if t.vendor != "amd"},
     **{("cluster_softmax", t.name): "no-cluster" for t in TARGETS.values() if not t.clusters and t.vendor != "cpu"},
     **{("attention_backward_keys", t.name): "register-budget" for t in TARGETS.values() if not t.clusters},
-    **{(f"attention_backward_{part}", t.name): "shared-memory" for part in ("keys", "queries") for t in SMALL},
+    **{(f"attention_backward_{part}", t.name): "shared-memory" for part in ("keys", "queries") for t in NARROW},
 }
 """Kernels that some targets lack the instructions or, with the tiles above, the room for, and what they are told."""
 
