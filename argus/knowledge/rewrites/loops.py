@@ -1,8 +1,8 @@
-"""Rewrites of loops over tiles: staging, pipelines, producer warps, unrolling, masks."""
+"""Rewrites of loops over tiles: staging, pipelines, producer warps, masks."""
 
 from __future__ import annotations
 
-from argus.frontend.surface import Assign, Call, Compare, Expression, ForStmt, IfStmt, Literal, Name, Statement, names
+from argus.frontend.surface import Assign, Call, Compare, Expression, ForStmt, IfStmt, Name, Statement, names
 from argus.knowledge.draft import Draft, bound, every, expressions, given, statements
 
 _STAGES, _PRODUCERS, _GATHERING = 3, 4, 8
@@ -74,19 +74,6 @@ def _producers(draft: Draft, warps: int) -> None:
         call = loop.iterable
         if isinstance(call, Call) and draft.called(call) == "pipelined" and given(call, "producer_warps") is None:
             draft.keyword(call, "producer_warps", str(warps))
-            return
-
-
-def unroll_loop(draft: Draft) -> None:
-    """`range` over constants becomes `al.static_range`, so that no bound and no counter is left."""
-    constants = draft.constants()
-    for loop in draft.loops():
-        call = loop.iterable
-        known = isinstance(call, Call) and all(
-            isinstance(a, Literal) or (isinstance(a, Name) and a.id in constants) for a in call.args
-        )
-        if known and isinstance(call, Call) and draft.called(call) == "range":
-            draft.replace(call.function, f"{draft.language}.static_range")
             return
 
 

@@ -15,7 +15,6 @@ REWRITES: Mapping[str, Rewrite] = {
     "pipeline_loop": loops.pipeline_loop,
     "producer_warps": loops.producer_warps,
     "gathering_producers": loops.gathering_producers,
-    "unroll_loop": loops.unroll_loop,
     "mask_last_block": loops.mask_last_block,
     "persistent_grid": grids.persistent,
     "group_programs": grids.group,
