@@ -30,6 +30,104 @@ class Pair:
 
 PAIRS = (
     Pair(
+        "a small factor beside a large one",
+        """
+def kernel(x: al.Tensor[al.float32, "N"], w: al.Tensor[al.float32, "N"], y: al.Tensor[al.float32, "N"], a: al.float32):
+    al.requires((y.shape[0] > 0) & (y.shape[0] <= 32))
+    al.spec(y, lambda i: 1.0e9 * w[i] + x[i])
+    al.grid(1)
+    i = al.arange(32)
+    v = al.load(x[i], mask=i < x.shape[0])
+    u = al.load(w[i], mask=i < x.shape[0])
+    al.store(y[i], 1.0e9 * u + EDIT * v, mask=i < x.shape[0])
+""",
+        "1.0",
+        "2.0",
+        "spec-unknown",
+    ),
+    Pair(
+        "a small term beside a large one",
+        """
+def kernel(x: al.Tensor[al.float32, "N"], w: al.Tensor[al.float32, "N"], y: al.Tensor[al.float32, "N"], a: al.float32):
+    al.requires((y.shape[0] > 0) & (y.shape[0] <= 32))
+    al.spec(y, lambda i: 1.0e9 * w[i])
+    al.grid(1)
+    i = al.arange(32)
+    v = al.load(x[i], mask=i < x.shape[0])
+    u = al.load(w[i], mask=i < x.shape[0])
+    al.store(y[i], 1.0e9 * u + EDIT * v, mask=i < x.shape[0])
+""",
+        "0.0",
+        "5.0",
+        "spec-unknown",
+    ),
+    Pair(
+        "the sums of one term, of which some have a large factor",
+        """
+def kernel(x: al.Tensor[al.float32, "N"], w: al.Tensor[al.float32, "N"], y: al.Tensor[al.float32, "N"], a: al.float32):
+    al.requires((y.shape[0] > 0) & (y.shape[0] <= 32))
+    al.spec(y, lambda i: al.sum(lambda j: x[j]) + al.sum(lambda j: al.where(j < 5, 1.0e9 * x[j], 0.0)))
+    al.grid(1)
+    i = al.arange(32)
+    v = al.load(x[i], mask=i < x.shape[0])
+    u = al.load(w[i], mask=i < x.shape[0])
+    n = x.shape[0]
+    s = al.sum(al.where(i < n, EDIT * v, 0.0)) + al.sum(al.where((i < 5) & (i < n), 1.0e9 * v, 0.0))
+    al.store(y[i], s + 0.0 * v, mask=i < n)
+""",
+        "1.0",
+        "2.0",
+        "spec-unknown",
+    ),
+    Pair(
+        "a choice by a number that was divided by what may be 0",
+        """
+def kernel(x: al.Tensor[al.float32, "N"], w: al.Tensor[al.float32, "N"], y: al.Tensor[al.float32, "N"], a: al.float32):
+    al.requires((y.shape[0] > 0) & (y.shape[0] <= 32))
+    al.spec(y, lambda i: al.where(x[i] > 0.0, w[i], x[i]))
+    al.grid(1)
+    i = al.arange(32)
+    v = al.load(x[i], mask=i < x.shape[0])
+    u = al.load(w[i], mask=i < x.shape[0])
+    al.store(y[i], al.where(v EDIT 1.0 > 0.0, u, v), mask=i < x.shape[0])
+""",
+        "* 1.0 *",
+        "/ a * a *",
+        "spec-unknown",
+    ),
+    Pair(
+        "an exponent that was divided by what may be 0",
+        """
+def kernel(x: al.Tensor[al.float32, "N"], w: al.Tensor[al.float32, "N"], y: al.Tensor[al.float32, "N"], a: al.float32):
+    al.requires((y.shape[0] > 0) & (y.shape[0] <= 32))
+    al.spec(y, lambda i: al.exp(x[i]))
+    al.grid(1)
+    i = al.arange(32)
+    v = al.load(x[i], mask=i < x.shape[0])
+    u = al.load(w[i], mask=i < x.shape[0])
+    al.store(y[i], al.exp(v EDIT 1.0), mask=i < x.shape[0])
+""",
+        "* 1.0 *",
+        "/ a * a *",
+        "spec-unknown",
+    ),
+    Pair(
+        "nothing times a logarithm that may be none",
+        """
+def kernel(x: al.Tensor[al.float32, "N"], w: al.Tensor[al.float32, "N"], y: al.Tensor[al.float32, "N"], a: al.float32):
+    al.requires((y.shape[0] > 0) & (y.shape[0] <= 32))
+    al.spec(y, lambda i: x[i])
+    al.grid(1)
+    i = al.arange(32)
+    v = al.load(x[i], mask=i < x.shape[0])
+    u = al.load(w[i], mask=i < x.shape[0])
+    al.store(y[i], v + al.EDIT(u) * 0.0, mask=i < x.shape[0])
+""",
+        "expm1",
+        "log1p",
+        "spec-unknown",
+    ),
+    Pair(
         "a branch's condition, and then another number in the register",
         """
 def kernel(x: al.Tensor[al.int32, "4"], y: al.Tensor[al.float32, "256"], z: al.Tensor[al.float32, "32"]):

@@ -37,6 +37,8 @@ from argus.verify.values.terms import (
     starts_at,
 )
 
+CANCELLED = 1e-12
+"""What is left of factors that add up to 0, as a part of their sizes, by rounding to 64 bits."""
 TOLERANCE = 1e-6
 """Relative difference of constants that rounding to float32 explains."""
 

@@ -29,7 +29,7 @@ from argus.verify.values.terms import (
     Via,
 )
 
-_PARTIAL = ("truediv", "log", "log2", "sqrt", "rsqrt", "sortable to float32")
+_PARTIAL = ("truediv", "log", "log2", "log1p", "sqrt", "rsqrt", "sortable to float32")
 """Operators that give no real number for some real numbers."""
 _NOTHING = -math.inf
 

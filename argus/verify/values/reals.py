@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial, reduce
 from itertools import permutations, product
+from math import isfinite
 
 from argus.ir.expr import OPERATORS, Const, Op
 from argus.ir.nodes import SpecOp, SpecTerm
@@ -18,7 +19,7 @@ from argus.ir.types import boolean
 from argus.verify.model.isl import UnionMap, UnionSet, empty_set, isl
 from argus.verify.model.translator import NonAffine
 from argus.verify.values.contributions import markers
-from argus.verify.values.linear import close
+from argus.verify.values.linear import CANCELLED, close
 from argus.verify.values.products import Amount, Group, Product, Test, added, groups, total
 from argus.verify.values.rounding import rounds
 from argus.verify.values.scope import Mismatch, Scope, append, first_that_holds
@@ -27,6 +28,8 @@ from argus.verify.values.specified import region
 from argus.verify.values.summands import Placed, Summand, collected, scaled, tensors
 from argus.verify.values.terms import Apply, Choice, Constant, Term, TermBuilder, comparison, operation
 
+_Piece = tuple[UnionSet, float, float, float]
+"""Places, the factor that arrives there, the one that is specified, and the sizes of all that was added up to both."""
 _Pair = tuple[Placed, SpecTerm]
 _Compared = tuple[bool, Term, Term, Term, Term]
 """Strictly, left, right, the value where left > right (or equal, if not strictly), and the value elsewhere."""
@@ -69,10 +72,14 @@ class RealMatcher(SoftmaxMatcher):
         if alone and [g.body for g in wanted] == [Product(atoms=(spec,))]:
             self._function(term, spec, scope)
             return
-        divided = {name for divisor in divisors_of(spec) for name in parameters_of(divisor)}
-        if not self.exponentials.divided <= divided:
-            raise Mismatch("a division by a size or a scalar that may be 0, where the specification has none")
+        self.require_divisors(spec, set())
         self._sum_of_products(found, wanted, scope)
+
+    def require_divisors(self, spec: SpecTerm, known: set[str]) -> None:
+        """What a term was divided by, apart from what is `known`, is positive, or the specification divides by it."""
+        divided = {name for divisor in divisors_of(spec) for name in parameters_of(divisor)}
+        if not self.exponentials.divided <= divided | known:
+            raise Mismatch("a division by a size or a scalar that may be 0, where the specification has none")
 
     # ------------------------------------------------------------------ sums of products
 
@@ -154,7 +161,7 @@ class RealMatcher(SoftmaxMatcher):
 
     def _balance(self, group: Group, arrived: list[tuple[UnionMap, float]], scope: Scope) -> None:
         """The factors of all that arrives add up to what is specified, for all values of the bound variables."""
-        pieces: list[tuple[UnionSet, float, float]] = []
+        pieces: list[_Piece] = []
         for counted, factor in arrived:
             if not counted.is_single_valued():
                 raise Mismatch("a product is added more than once")
@@ -166,9 +173,10 @@ class RealMatcher(SoftmaxMatcher):
         for counted, _ in arrived if not total(group.body) else ():
             if not counted.domain().is_subset(specified):
                 raise Mismatch("terms that may be no numbers are added where none are specified")
-        most = max(abs(factor) for factor, _ in group.parts)
-        for where, found, wanted in pieces:
-            if close(found, wanted) or abs(found - wanted) < 1e-6 * most:
+        for where, found, wanted, size in pieces:
+            if not isfinite(size):
+                raise Mismatch("the numbers that a term is multiplied by are too large")
+            if close(found, wanted) or abs(found - wanted) < CANCELLED * size:
                 continue
             wrong = where.intersect_params(self.model.context.defined)
             if not wrong.is_empty():
@@ -242,21 +250,20 @@ def _assignments(found: tuple[Placed, ...], wanted: tuple[SpecTerm, ...]) -> Ite
             yield tuple((found[i], wanted[n]) for n, i in enumerate(order))
 
 
-def _joined(
-    pieces: list[tuple[UnionSet, float, float]], more: UnionSet, found: float, wanted: float
-) -> list[tuple[UnionSet, float, float]]:
-    """Pieces with two numbers each, after those are added to what is in `more`."""
-    result: list[tuple[UnionSet, float, float]] = []
-    rest = more
-    for where, mine, theirs in pieces:
+def _joined(pieces: list[_Piece], more: UnionSet, found: float, wanted: float) -> list[_Piece]:
+    """Pieces with two numbers each, and their size, after those are added to what is in `more`."""
+    result: list[_Piece] = []
+    rest, added = more, abs(found) + abs(wanted)
+    for where, mine, theirs, size in pieces:
         both, apart = where.intersect(more), where.subtract(more)
         rest = rest.subtract(where)
-        result += [(both, mine + found, theirs + wanted)] if not both.is_empty() else []
-        result += [(apart, mine, theirs)] if not apart.is_empty() else []
-    joined: dict[tuple[float, float], UnionSet] = {}
-    for where, mine, theirs in [*result, *([] if rest.is_empty() else [(rest, found, wanted)])]:
-        joined[mine, theirs] = joined.get((mine, theirs), empty_set()).union(where)
-    return [(where.coalesce(), mine, theirs) for (mine, theirs), where in joined.items()]
+        result += [(both, mine + found, theirs + wanted, size + added)] if not both.is_empty() else []
+        result += [(apart, mine, theirs, size)] if not apart.is_empty() else []
+    joined: dict[tuple[float, float, float], UnionSet] = {}
+    for where, *numbers in [*result, *([] if rest.is_empty() else [(rest, found, wanted, added)])]:
+        mine, theirs, size = numbers
+        joined[mine, theirs, size] = joined.get((mine, theirs, size), empty_set()).union(where)
+    return [(where.coalesce(), *numbers) for numbers, where in joined.items()]
 
 
 def _in_proportion(some: list[Group], others: list[Group]) -> bool:

@@ -19,7 +19,6 @@ from argus.verify.model.program import Site
 from argus.verify.model.relations import Model
 from argus.verify.model.translator import NonAffine
 from argus.verify.values.accumulated import accumulated
-from argus.verify.values.matching import Matcher
 from argus.verify.values.reals import RealMatcher
 from argus.verify.values.scope import Mismatch, Scope
 from argus.verify.values.tags import TagAnalysis
@@ -36,7 +35,7 @@ def check(analysis: TagAnalysis) -> list[Finding]:
     return findings
 
 
-def _stores(builder: TermBuilder, matcher: Matcher, spec: Spec) -> list[Finding]:
+def _stores(builder: TermBuilder, matcher: RealMatcher, spec: Spec) -> list[Finding]:
     model, findings = builder.model, []
     stores = [
         (site, number)
@@ -82,7 +81,14 @@ def _stores(builder: TermBuilder, matcher: Matcher, spec: Spec) -> list[Finding]
     return findings
 
 
-def _match(matcher: Matcher, term: Term, value: SpecTerm, scope: Scope) -> None:
+def _match(matcher: RealMatcher, term: Term, value: SpecTerm, scope: Scope) -> None:
+    known = set(matcher.exponentials.divided)
+    _written(matcher, term, value, scope)
+    matcher.require_divisors(value, known)
+
+
+def _written(matcher: RealMatcher, term: Term, value: SpecTerm, scope: Scope) -> None:
+    """Match a specification as it is written, or else as the softmax that it is."""
     try:
         matcher.match(term, value, scope)
     except Mismatch as straight:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import reduce
 
 from argus.verify.model.isl import UnionMap, UnionSet, empty_map, isl, map_parts, merged
-from argus.verify.values.linear import TOLERANCE, Monomial, Ref
+from argus.verify.values.linear import CANCELLED, Monomial, Ref
 from argus.verify.values.numbers import always_real
 from argus.verify.values.products import together
 from argus.verify.values.scope import Mismatch
@@ -163,14 +163,16 @@ def _same_score(s: Summand, some: tuple[Monomial, bool], other: tuple[Monomial, 
 def collected(summands: list[Summand]) -> list[Summand]:
     """The same sum with equal products added up, where they stand for the same instances."""
     result: list[Summand] = []
+    sizes: list[float] = []
     for s in summands:
         same = next((i for i, t in enumerate(result) if _alike(s, t)), None)
         if same is None:
             result.append(s)
+            sizes.append(abs(s.factor))
         else:
             result[same] = replace(s, factor=s.factor + result[same].factor)
-    most = max((abs(s.factor) for s in summands), default=0.0)
-    kept = [s for s in result if abs(s.factor) > TOLERANCE * most]
+            sizes[same] += abs(s.factor)
+    kept = [s for s, size in zip(result, sizes, strict=True) if abs(s.factor) > CANCELLED * size]
     if any(
         s.divisors or not all(always_real(p.ref.term) for p in s.factors)
         for s in result
