@@ -49,9 +49,8 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
 
 _LEAST_PRODUCT = 128
 """Rows, columns and terms of a product from which on a copy of a factor costs less than it saves."""
-_VECTOR, _HALF_ROW, _WORTH = 32, 64, 160
-"""Channels of a row of a tile; bytes of half of one; filters times taps from which on a copy by channels last costs
-less than it saves."""
+_VECTOR, _WORTH = 32, 160
+"""Channels of a row of a tile; filters times taps from which on a copy by channels last costs less than it saves."""
 
 
 # ---------------------------------------------------------------------------- reductions in two steps
@@ -323,9 +322,8 @@ def _convolution(x: Any, weight: Any, bias: Any, *rest: Any) -> Any:
 
 
 def _boxes(x: Any, channels: int) -> bool:
-    """Return True if the channels of a place are whole vectors, and half a row of a tile or more."""
-    row = int(channels * x.dtype.itemsize)
-    return row % 16 == 0 and row >= _HALF_ROW
+    """Return True if the channels of a place are whole vectors, and enough for a row of a tile."""
+    return channels >= _VECTOR and int(channels * x.dtype.itemsize) % 16 == 0
 
 
 def _moved(x: Any, weight: Any, bias: Any, padding: Any, dilation: Any, transposed: bool, further: Any) -> Any:
@@ -391,4 +389,5 @@ OWN: dict[Any, Callable[..., Any]] = {
     aten.convolution.default: _convolution,
     aten.max.dim: _extremum(aten.amax, aten.argmax),
     aten.min.dim: _extremum(aten.amin, aten.argmin),
+    aten.lift_fresh_copy.default: torch.clone,
 }

@@ -445,7 +445,7 @@ class _Partitioner:
                     dim if dim or size == 1 else group.space.fresh((size,))[0]
                     for dim, size in zip(full, meta.shape, strict=True)
                 )
-            case "alias.default" | "detach.default" | "lift_fresh_copy.default":
+            case "alias.default" | "detach.default":
                 return dims
             case _:
                 return group.space.regrouped(dims, meta.shape)

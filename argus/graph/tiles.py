@@ -19,7 +19,7 @@ MOST_HELD = 8192
 LEAST_CHANNELS, LEAST_FILTERS = 3, 8
 """Of a convolution that is multiplied by matrix instructions."""
 
-FEW_CHANNELS = 16
+FEW_CHANNELS = 8
 """Of a convolution: with fewer, float32 stays float32, as in libraries."""
 
 _ELEMENTS = 1024  # of a tile: 8 a thread of 4 warps

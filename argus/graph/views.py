@@ -209,7 +209,6 @@ def _gather(site: Site, x: Operand, dim: int, indices: Operand, *_: Any) -> Elem
 ROWS: dict[str, Row] = {
     "alias.default": Row(VIEW, _same),
     "detach.default": Row(VIEW, _same),
-    "lift_fresh_copy.default": Row(VIEW, _same),
     "view.default": Row(VIEW, _reshape),
     "_unsafe_view.default": Row(VIEW, _reshape),
     "reshape.default": Row(VIEW, _reshape),

@@ -73,16 +73,17 @@ CASES: dict[str, Callable[[], None]] = {
     "filters": lambda: agree(
         aten.convolution.default, image(1, 4, 6, 6), image(8, 4, 3, 3), None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1),
     "convolution with a border": lambda: agree(
-        aten.convolution.default, image(1, 16, 6, 7), image(24, 16, 3, 3), image(24), [1, 1], [1, 2], [1, 2], False,
+        aten.convolution.default, image(1, 32, 6, 7), image(24, 32, 3, 3), image(24), [1, 1], [1, 2], [1, 2], False,
         [0, 0], 1),
     "transposed convolution": lambda: agree(
-        aten.convolution.default, image(2, 16, 6, 7), image(16, 24, 3, 3), None, [1, 1], [1, 0], [1, 2], True,
+        aten.convolution.default, image(2, 32, 6, 7), image(32, 24, 3, 3), None, [1, 1], [1, 0], [1, 2], True,
         [0, 0], 1),
     "transposed convolution, grown": lambda: agree(
-        aten.convolution.default, image(2, 16, 9), image(16, 48, 4), image(48), [1], [7], [2], True, [1], 1),
+        aten.convolution.default, image(2, 32, 9), image(32, 48, 4), image(48), [1], [7], [2], True, [1], 1),
     "product of rows of odd length": lambda: agree(aten.mm.default, image(129, 131), image(131, 130)),
     "maximum and place": lambda: agree(aten.max.dim, image(4, 5), 1),
     "minimum and place": lambda: agree(aten.min.dim, image(4, 5), 0, True),
+    "constant": lambda: agree(aten.lift_fresh_copy.default, image(3)),
 }  # fmt: skip
 
 

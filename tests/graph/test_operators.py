@@ -219,7 +219,6 @@ CASES: dict[str, Callable[[], None]] = {
     # views
     "alias": lambda: agree(aten.alias.default, x),
     "detach": lambda: agree(aten.detach.default, x),
-    "constant": lambda: agree(aten.lift_fresh_copy.default, x),
     "view": lambda: agree(aten.view.default, cube, [6, 4]),
     "view across": lambda: agree(aten.view.default, cube, [4, 6]),
     "view with ones": lambda: agree(aten.view.default, cube, [1, 2, 1, 12]),
