@@ -208,7 +208,8 @@ _WAVES = (
        "number", "global_load_lds", _AMD, True),
     _f("wave_barrier", "", "void", "", "all waves of the block meet, and nothing more", "", _AMD),
     _f("wave_priority", "int LEVEL", "void", "", "the wave's priority, 0 to 3", "", _AMD),
-    _f("place", "", "int", "int x", "x, in one register, to which accesses to shared memory add constants", "", _AMD),
+    _f("place", "", "int", "int own, int same", "own + same, the same in all lanes, in one register, to which accesses "
+       "to shared memory add constants", "", _AMD),
     *(_f(f"{name}_of", "int N", "float", "float x, const float* values",
          f"the {name} of x and of N values; NaN if any is", "", _AMD) for name in ("maximum", "minimum")),
     _f("sched_group", "int MASK, int SIZE, int SYNC", "void", "", "SIZE instructions of the kinds MASK belong here, in "

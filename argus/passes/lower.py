@@ -11,6 +11,7 @@ from argus.passes.assign import assign_layouts
 from argus.passes.bulk_stores import store_in_bulk
 from argus.passes.conditions import ask_once_a_vector, trust_the_grid
 from argus.passes.held import hold_operands
+from argus.passes.interleave import interleave
 from argus.passes.late_sums import sum_behind_loops
 from argus.passes.matrix import choose_matrix_instructions
 from argus.passes.one_block import run_as_one_block
@@ -48,6 +49,7 @@ PASSES: tuple[Pass, ...] = (
     trust_the_grid,  # where, masks: what the grid says
     by_role(ask_once_a_vector),  # where, masks: the same for a vector
     by_role(select_instructions),  # copies: instruction, vector
+    interleave,  # gfx942: hints on what stands between products
     allocate_shared,  # shared tiles: offset
     check_registers,
     run_as_one_block,  # clusters where the target has none

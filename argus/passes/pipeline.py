@@ -14,7 +14,8 @@ The one barrier of an iteration makes the awaited tile visible to all threads. I
 buffer that other threads may still read in the previous iteration. Past the end of the loop, copies fill buffers that
 nobody reads with zeros, because a predicate costs less than a branch in the loop. The last wait is for those copies.
 Tiles that cannot be copied asynchronously go through registers with two buffers: a tile is loaded at the top of
-iteration i for i + 1, and stored to the other buffer at its end. On AMD a wait names how many loads of the S - 2 later
+iteration i for i + 1, and stored to the other buffer at its end; on AMD past the end of the loop as well, as zeros that
+nobody reads. On AMD a wait names how many loads of the S - 2 later
 iterations may be open, since waves count loads one by one.
 """
 
@@ -44,6 +45,7 @@ from argus.ir.visit import map_accesses, map_exprs, numbered, rewrite_body, walk
 from argus.passes.affine import Facts, facts
 from argus.passes.context import Enclosing, rewrite_in_context
 from argus.passes.fresh import Fresh, names, whole
+from argus.passes.moves import target_of
 from argus.passes.report import LoweringError, problem
 from argus.passes.stages import asynchronous_copy, awaited, committed, padded, plain_copy, reads
 from argus.passes.tiles import staged
@@ -175,9 +177,9 @@ def _expand(kernel: Kernel, loop: For, plan: tuple[Buffered, ...], known: Facts)
         top += [*group, *committed(kernel, loop.span)]
     bottom: list[Stmt] = []
     if through:
-        top.append(_within(loop, following, [_fetch(loop, b, following) for b in through]))
+        top += _ahead_of(kernel, loop, following, [_fetch(loop, b, following) for b in through])
         target = op("mod", op("add", iteration, Const(1)), Const(2))
-        bottom.append(_within(loop, following, [s for b in through for s in _deposit(kernel, b, target)]))
+        bottom += _if_any(kernel, loop, following, [s for b in through for s in _deposit(kernel, b, target)])
 
     copied = {s.id for s in loop.body if isinstance(s, Stage) and s.dst in {b.stage.dst for b in plan}}
     rest = tuple(s for s in loop.body if s.id not in copied)
@@ -185,6 +187,25 @@ def _expand(kernel: Kernel, loop: For, plan: tuple[Buffered, ...], known: Facts)
     body = (*top, *_in_buffers(rest, place_now), *bottom)
     drain = (awaited(kernel, group, 0, loop.span),) if direct else ()
     return (*prologue, replace(loop, body=body, kind="dynamic", stages=1, producer_warps=0), *drain)
+
+
+def _ahead_of(kernel: Kernel, loop: For, k: Expr, fetches: list[ThreadCopy]) -> list[Stmt]:
+    """Return the loads of iteration `k`, where it exists. Waves load zeros for one that does not: a branch in the loop
+    would keep the compiler from moving loads, products and stores past one another."""
+    if target_of(kernel).vendor != "amd":
+        return [_within(loop, k, [*fetches])]
+    exists = op("lt", k, loop.stop)
+    return [replace(_zeros(kernel, f), mask=exists if f.mask is None else op("and", exists, f.mask)) for f in fetches]
+
+
+def _zeros(kernel: Kernel, fetch: ThreadCopy) -> ThreadCopy:
+    dtype = kernel.object(fetch.src.obj).dtype
+    return fetch if fetch.other is not None else replace(fetch, other=Const(0.0 if dtype.is_float else 0, dtype))
+
+
+def _if_any(kernel: Kernel, loop: For, k: Expr, stores: list[Stmt]) -> list[Stmt]:
+    """Return the stores of iteration `k`; those of waves go to a buffer that nobody reads if it does not exist."""
+    return stores if target_of(kernel).vendor == "amd" else [_within(loop, k, stores)]
 
 
 def _within(loop: For, k: Expr, body: list[Stmt]) -> Stmt:
@@ -217,7 +238,7 @@ def _issue(kernel: Kernel, loop: For, plan: Buffered, k: Expr, buffer: Expr, kno
     return copy
 
 
-def _fetch(loop: For, plan: Buffered, k: Expr) -> Stmt:
+def _fetch(loop: For, plan: Buffered, k: Expr) -> ThreadCopy:
     assert plan.register is not None
     return plain_copy(_at_iteration(loop, plan.stage, k), whole(plan.register, len(plan.stage.shape)))
 

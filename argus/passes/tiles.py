@@ -7,8 +7,8 @@ copies go straight through. Chunks of 16 bytes are XORed with the row number, so
 chunk (ldmatrix), and 8 chunks of one row (a copy), each lie in different banks.
 
 Loads to LDS (AMD) fill 256 bytes per wave in the order of its lanes, which leaves no room for a swizzle. Tiles of
-pipelined loops that can be loaded this way get 8 bytes of padding after every 256 bytes instead. Other tiles come
-through registers.
+pipelined loops of three stages or more that can be loaded this way get 8 bytes of padding after every 256 bytes
+instead. Other tiles come through registers.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _loaded_straight(kernel: Kernel) -> tuple[dict[str, Shared], tuple[Diagnosti
     unfit: dict[str, Unfit] = {}
     size = sum(prod(s.shape) * s.dtype.bytes for s in kernel.shared)
     for loop in walk(kernel.body):
-        if not isinstance(loop, For) or loop.kind != "pipelined" or loop.stages < 2:
+        if not isinstance(loop, For) or loop.kind != "pipelined" or loop.stages < 3:
             continue
         for stage in (s for s in loop.body if isinstance(s, Stage)):
             try:

@@ -167,7 +167,7 @@ def waves() -> str:
         "argus::wait_counts<0, 0>();",
         "argus::wave_barrier();",
         "alignas(16) float x[1];",
-        "argus::load_shared<1>(smem, argus::place((t ^ 65) * 4), x);",
+        "argus::load_shared<1>(smem, argus::place((t ^ 65) * 4, 0), x);",
         "x[0] = argus::maximum_of<1>(argus::minimum_of<1>(x[0], x), x);",
         "argus::store_global<1>(b, t, x);",
     ]

@@ -65,7 +65,7 @@ template <int BYTES> void move(void* to, const void* from) { memcpy(to, from, BY
 template <int N, class T> void narrow(const float* from, T* to) {
     for (int i = 0; i < N; ++i) to[i] = cast<T>(from[i]);
 }
-inline int place(int x) { return x; }
+inline int place(int own, int same) { return own + same; }
 template <int N> float maximum_of(float x, const float* values) {
     for (int i = 0; i < N; ++i) x = maximum(x, values[i]);
     return x;

@@ -328,7 +328,7 @@ def _split_offset(parts: Parts, swizzle: Swizzle | None, size: int, domain: Doma
     uniform = uniform_text(parts, printer, size)
     if domain.writer.waves and uniform and all(_support(swizzle(p.values())) < period for p in crossing):
         # What loops change is no part of the bits that the XOR mixes: one register holds it with the thread's part.
-        hoisted, uniform = f"argus::place({sum_text([hoisted, *uniform])})", []
+        hoisted, uniform = f"argus::place({hoisted}, {sum_text(uniform)})", []
     text = " ^ ".join([hoisted, *(_swizzled(p, swizzle, size) for p in crossing)])
     if crossing and hoisted != "0":
         text = f"({text})"
@@ -344,7 +344,7 @@ def _place(thread: list[str], uniform: list[str], added: list[str], constant: st
     register for each sum of both.
     """
     if domain.writer.waves and uniform and any(text != "0" for text in (*added, constant)):
-        return sum_text([f"argus::place({sum_text([*thread, *uniform])})", *added, constant])
+        return sum_text([f"argus::place({sum_text(thread)}, {sum_text(uniform)})", *added, constant])
     return sum_text([*thread, *added, *uniform, constant])
 
 

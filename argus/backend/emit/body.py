@@ -432,7 +432,7 @@ def ending(body: tuple[Stmt, ...], writer: Writer) -> None:
     (opened, *lines), writer.lines = writer.lines, above
     writer.line(opened.strip())
     writer.depth += 1
-    writer.line("const int thread = argus::place(argus::thread_id());")
+    writer.line("const int thread = argus::place(argus::thread_id(), 0);")
     _prologue(writer, 0)
     writer.depth -= 1
     writer.lines += lines

@@ -164,7 +164,25 @@ template <int N, class T> ARGUS_FN void load_global(const T* base, i64 offset, T
 template <int N, class T> ARGUS_FN void load_global_if(bool p, const T* base, i64 offset, T* dst) {
     if (p) load_global<N>(base, offset, dst);
 }
+// Zeros for masked lanes are loaded too: a branch around each load would keep others from being moved past it.
+namespace target {
+__attribute__((device)) const word<16, unsigned char> zeros = {};
+template <class T> ARGUS_FN bool is_zero(T x) {  // known to be
+    unsigned long long bits = 0;
+    __builtin_memcpy(&bits, &x, sizeof(T));
+    return __builtin_constant_p(bits) && bits == 0;
+}
+}  // namespace target
 template <int N, class T> ARGUS_FN void load_global_or(bool p, const T* base, i64 offset, T* dst, T other) {
+    using W = target::word<N, T>;
+    if (target::is_zero(other)) {
+        asm("" : "+s"(base));  // the same in all lanes: kept in scalar registers, and moved on there
+        const auto from = (target::global<const W>)(base + offset);
+        const void* zeros = &target::zeros;
+        asm("" : "+v"(zeros));  // its address is not computed again in loops
+        *(W*)dst = *(p ? from : (target::global<const W>)zeros);
+        return;
+    }
 #pragma unroll
     for (int i = 0; i < N; ++i) dst[i] = other;
     load_global_if<N>(p, base, offset, dst);
@@ -179,7 +197,8 @@ template <int N, class T> ARGUS_FN void store_global_if(bool p, T* base, i64 off
 
 // ---- shared memory (LDS)
 
-ARGUS_FN int place(int x) {
+ARGUS_FN int place(int own, int same) {
+    int x = own + __builtin_amdgcn_readfirstlane(same);
     asm("" : "+v"(x));  // the compiler does not look behind it, and adds constants in the accesses
     return x;
 }

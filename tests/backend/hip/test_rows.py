@@ -27,6 +27,8 @@ REPLACED = {
     "(__attribute__((address_space(3))) void*)place": "static_cast<__UINTPTR_TYPE__>(place)",
     "__builtin_amdgcn_readfirstlane": "model::first_lane",
     "__attribute__((device))": "",
+    '"+s"': '"+r"',
+    '"+v"': '"+r"',
 }
 ZERO = "const bool known = (model::zero_word = reinterpret_cast<__UINTPTR_TYPE__>(&target::zero_word), true);"
 """The model has to know what lanes read that are masked."""
