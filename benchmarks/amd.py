@@ -19,7 +19,7 @@ from argus.compile import elaborate
 from argus.diagnostic import ToolchainError
 from argus.environment import find_tool, llvm_directories
 from argus.frontend import Options
-from argus.ir.types import DType, bfloat16, float16
+from argus.ir.types import DType, bfloat16, float8_e4m3fnuz, float16
 from argus.kernels.attention_tiles import AttentionShape, wave_tiles
 from argus.passes import lower
 from argus.source import SourceFile
@@ -43,9 +43,11 @@ class Case:
     num_warps: int = 8
 
 
-def _gemm(rows: int, columns: int, num_warps: int) -> Case:
-    sizes = {"BLOCK_M": rows, "BLOCK_N": columns, "BLOCK_K": 32, "STAGES": 2, "PRODUCERS": 0, "GROUP": 8}
-    return Case(f"GEMM {rows}x{columns}x32, bf16", "gemm.py", "gemm", sizes, num_warps)
+def _gemm(rows: int, columns: int, num_warps: int, dtype: DType = bfloat16) -> Case:
+    depth = 512 // dtype.bits
+    sizes = {"BLOCK_M": rows, "BLOCK_N": columns, "BLOCK_K": depth, "STAGES": 2, "PRODUCERS": 0, "GROUP": 8}
+    name = f"GEMM {rows}x{columns}x{depth}, {'bf16' if dtype == bfloat16 else 'fp8e4b8'}"
+    return Case(name, "gemm.py", "gemm", {**sizes, "IN": dtype, "MULTIPLY": dtype}, num_warps)
 
 
 def _attention(name: str, size: int, dtype: DType = bfloat16, heads: int = 64, **more: object) -> Case:
@@ -59,6 +61,7 @@ CASES = (
     _gemm(256, 256, 8),
     _gemm(256, 128, 8),
     _gemm(128, 128, 4),
+    _gemm(256, 256, 8, float8_e4m3fnuz),
     _attention("D128", 128),
     _attention("D128, causal", 128, CAUSAL=True),
     _attention("D128, few programs", 128, heads=4),
