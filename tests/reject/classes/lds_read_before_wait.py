@@ -12,5 +12,5 @@ CASES = (
     Case("examples/gemm_waves.py", Text("vmcnt=8, lgkmcnt=0", "vmcnt=8"), "data-race", "races", "gfx942"),
     Case("examples/gemm.py", drop(WaitCounts), "data-race", "races", "gfx942"),
     Case("examples/gemm.py", bare_barriers, "data-race", "races", "gfx942"),
-    Case("examples/linear.py", drop(WaitCounts), "data-race", "races", "gfx942"),
+    Case("examples/split_k.py", drop(WaitCounts), "data-race", "races", "gfx942"),
 )
