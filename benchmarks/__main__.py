@@ -47,6 +47,11 @@ def main() -> int:
                 results = mutants.run(sample, arguments.jobs, arguments.seconds)
             case "kernelbench":
                 results = _kernelbench(arguments)
+            case "models":
+                from benchmarks import models
+
+                modes = {"inference": (False,), "training": (True,), "both": (False, True)}[arguments.mode]
+                results = models.run(arguments.only or (), modes, arguments.small, arguments.survey, arguments.batches)
             case "trust":
                 from benchmarks import trust
 
@@ -182,7 +187,27 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument(
         "--survey", choices=("generate", "prove"), default="", help="run nothing: what would be taken, on any machine"
     )
-    for command in (launch, cold, product, attend, memory, conflicts, hot, verify, mutants, trust, repairs, bench):
+    whole = commands.add_parser("models", help="whole models of transformers beside eager and torch.compile")
+    whole.add_argument("--only", action="append", metavar="NAME", help="only this model; repeat")
+    whole.add_argument("--mode", choices=("inference", "training", "both"), default="both")
+    whole.add_argument("--small", action="store_true", help="small widths")
+    whole.add_argument("--batches", type=int, default=5, help="measurements of each side")
+    whole.add_argument("--survey", choices=("generate", "prove"), default="", help="run nothing: what would be taken")
+    for command in (
+        launch,
+        cold,
+        product,
+        attend,
+        memory,
+        conflicts,
+        hot,
+        verify,
+        mutants,
+        trust,
+        repairs,
+        bench,
+        whole,
+    ):
         command.add_argument("--json", type=Path, metavar="FILE", help="write the rows and the machine there too")
     return parser
 
