@@ -31,6 +31,7 @@ from argus.frontend.surface import (
     assigned,
     names,
 )
+from argus.frontend.tagging import is_call
 from argus.frontend.values import (
     Builtin,
     Constant,
@@ -150,6 +151,10 @@ def _accumulation(context: Context, target: Target, value: Expression) -> tuple[
             op = "add"
         case Binary(op="+", left=operand, right=Name(id=name)) if name == target.id:
             op = "add"
+        case Binary(op="*", left=Name(id=name), right=Call() as operand) if name == target.id:
+            if not is_call(context, operand, "prod"):  # other factors rescale what is held: that is no reduction
+                return None
+            op = "mul"
         case Call(function=function, args=(first, second), keywords=()) if target.id in names(value):
             callee = evaluate(context, function) if target.id not in names(function) else None
             if callee not in (Builtin("maximum"), Builtin("minimum")):

@@ -354,6 +354,9 @@ class Emitter:
         if self.tile.held:
             self.block[key] = self.out.bind(f"al.{op}({self.masked(op, body(), kind)}{along})")
             return self.block[key]
+        if op == "prod":
+            self.block[key] = self.product(body, along)
+            return self.block[key]
         name = f"v{next(self.out.names)}"
         shape = "(WIDTH,)" if self.flat else "(HEIGHT, WIDTH)"
         self.out.add(f"{name} = al.full({shape}, {_identity(op, kind)}, {dtype(kind)})")
@@ -362,6 +365,16 @@ class Emitter:
         self.leave(loops)
         self.block[key] = self.out.bind(f"al.{op}({name}{along})")
         return self.block[key]
+
+    def product(self, body: Callable[[], str], along: str) -> str:
+        """Emit a product of the block, to which each pass adds the product of its tile."""
+        name = f"v{next(self.out.names)}"
+        shape = "(WIDTH,)" if self.tile.over == "rows" else "(HEIGHT, 1)"
+        self.out.add(f"{name} = {'1.0' if self.flat else f'al.full({shape}, 1.0, al.float32)'}")
+        loops = self.enter()
+        self.out.add(f"{name} = {name} * al.prod({self.masked('prod', body())}{along})")
+        self.leave(loops)
+        return name
 
     def scan(self, op: str, body: Callable[[], str]) -> str:
         """Emit a scan of the tiles that `body` returns in each pass; what comes before a tile is carried on to it."""

@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch")
 from tests.graph.compiled import left, same  # noqa: E402
 
 short, long, columns = torch.randn(3, 70), torch.randn(2, 9000), torch.randn(2, 40, 33)
+near_one = 1 + torch.randn(2, 9000) / 1000
 special = torch.tensor([[1.0, 5.0, 5.0, -1.0], [0.0, -0.0, float("nan"), 9.0], [float("inf"), 1.0, float("nan"), 0.0]])
 
 
@@ -30,6 +31,9 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "sums from the end": (lambda x: torch.cumsum(x.flip(1), 1).flip(1), (short,)),
     "sums with what follows": (lambda x: torch.cumsum(x / x.abs().sum(1, keepdim=True), 1).exp(), (short,)),
     "products up to each": (lambda x: torch.cumprod(x, 1), (short,)),
+    "products up to each in long rows": (lambda x: torch.cumprod(x, 1), (near_one,)),
+    "products of long rows": (lambda x: torch.prod(x, 1), (near_one,)),
+    "products of columns": (lambda x: torch.prod(x, 1), (columns,)),
     "products": (lambda x: torch.prod(x, 1), (short,)),
     "products of all": (torch.prod, (short,)),
     "places of maxima": (lambda x: torch.argmax(x, 1), (short,)),

@@ -77,6 +77,8 @@ RIGHT = {
     "of products of elements": (
         ROW, "al.cumsum(lambda k: x[i, k] * x[i, k])[j]", {"scan": "s = al.cumsum(t * t, 0)"}),
     "a product": (ROW, "al.cumprod(lambda k: x[i, k])[j]", {"other": "1.0", "scan": "s = al.cumprod(t, 0)"}),
+    "a product in chunks": (CHUNKS, "al.cumprod(lambda k: x[i, k])[j]",
+                            {"other": "1.0", "sign": "*", "scan": "s = al.cumprod(t, 0)", "total": "al.prod(t, 0)"}),
     "a maximum": (ROW, "al.max(lambda k: al.where(k <= j, x[i, k], -float('inf')))",
                   {"other": "-float('inf')", "scan": "s = al.associative_scan(t, 0, larger)"}),
     "one of several": (ROW, SUM, {"scan": "s, m = al.associative_scan((t, t), 0, either)"}),
@@ -89,6 +91,11 @@ WRONG = {
     "a total": (ROW, "al.sum(lambda k: x[i, k])", {}),
     "another row": (ROW, SUM.replace("x[i, k]", "x[0, k]"), {}),
     "no carry": (CHUNKS, SUM, {"total": "0.0"}),
+    "no product is carried": (
+        CHUNKS,
+        "al.cumprod(lambda k: x[i, k])[j]",
+        {"other": "1.0", "sign": "*", "scan": "s = al.cumprod(t, 0)", "total": "1.0"},
+    ),
     "carried twice": (CHUNKS, SUM, {"total": "2.0 * al.sum(t, 0)"}),
     "padding that counts": (ROW, SUM, {"other": "1.0", "scan": "s = al.cumsum(t, 0, reverse=True)"}),
     "columns for rows": (COLUMNS, SUM, {}),
