@@ -355,7 +355,7 @@ class Emitter:
             self.block[key] = self.out.bind(f"al.{op}({self.masked(op, body(), kind)}{along})")
             return self.block[key]
         if op == "prod":
-            self.block[key] = self.product(body, along)
+            self.block[key] = self.product_of_tiles(body, along)
             return self.block[key]
         name = f"v{next(self.out.names)}"
         shape = "(WIDTH,)" if self.flat else "(HEIGHT, WIDTH)"
@@ -366,7 +366,7 @@ class Emitter:
         self.block[key] = self.out.bind(f"al.{op}({name}{along})")
         return self.block[key]
 
-    def product(self, body: Callable[[], str], along: str) -> str:
+    def product_of_tiles(self, body: Callable[[], str], along: str) -> str:
         """Emit a product of the block, to which each pass adds the product of its tile."""
         name = f"v{next(self.out.names)}"
         shape = "(WIDTH,)" if self.tile.over == "rows" else "(HEIGHT, 1)"
