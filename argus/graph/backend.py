@@ -19,6 +19,7 @@ from argus.graph.costs import costly_part
 from argus.graph.decompose import decompositions
 from argus.graph.kernel import Generator, KernelText, generate
 from argus.graph.launch import Kernel, View
+from argus.graph.numbers import fold_numbers
 from argus.graph.partition import Apart, Group, Partition, partition
 from argus.graph.prove import Outcome, ProofRequest, prove_all, stored
 from argus.graph.report import Entry, Graph, Report, estimated, measured
@@ -128,6 +129,7 @@ class _Compilation:
     def __init__(
         self, gm: torch.fx.GraphModule, options: Options, generator: Generator | None, survey: Survey | None
     ) -> None:
+        fold_numbers(gm)
         self.gm, self.options, self.generator, self.survey = gm, options, generator, survey
         self.refused: dict[Any, str] = {}
         self.verdicts: dict[Any, str] = {}

@@ -31,6 +31,12 @@ def test_a_perceptron_is_two_kernels() -> None:
     assert set(report.rows[0]) >= {"kernel", "share", "verdict", "specified", "reason", "equality", "path"}
 
 
+def test_a_number_that_the_model_writes_down_is_written_in_the_kernel() -> None:
+    report = same(lambda x: torch.minimum(x, torch.tensor(0.25)) + 1, torch.randn(4, 20))
+    assert taken(report) == ["minimum_add"] and not left(report)
+    assert "0.25" in Path(report.rows[0]["path"]).read_text(encoding="utf-8")
+
+
 def test_half_precision_products_use_matrix_instructions() -> None:
     a, b = torch.randn(40, 24).bfloat16(), torch.randn(24, 33).bfloat16()
     report = same(lambda a, b: torch.tanh(a @ b) * 2, a, b, tolerance=2e-2)
