@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import isfinite
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ import argus.language as al
 from argus.backend.launch.evaluate import Number
 from argus.diagnostic import LaunchError
 from argus.ir.types import DType, float32
+from argus.kernels.attention_scores import LN2, LOG2E, NEVER, changed, edges, raise_top, score
 from argus.kernels.attention_tiles import AttentionShape, apart, hopper_tiles, wave_tiles
 from argus.kernels.rows import dtype_of, same_shape
 from argus.runtime.device import target_of
@@ -20,33 +21,8 @@ from argus.runtime.work import Call, Work
 if TYPE_CHECKING:
     import torch
 
-NEVER = -float("inf")
-LN2 = 0.6931471805599453
-LOG2E = 1.4426950408889634
 HEAD_SIZES = (64, 128)
 _ELSEWHERE: Mapping[str, int | str] = {"BLOCK_M": 64, "BLOCK_N": 64, "STAGES": 2, "num_warps": 4}
-
-
-@argus.func
-def raise_top(s, top, scale):
-    """The row maxima with the scores `s` `[rows, keys]`, `top` being those before; what is added to scaled exponents
-    of base 2 to make them relative to the new maxima; and the factor by which everything summed before shrinks.
-
-    Rows that have seen no key yet keep the maximum -inf: their weights are 0, and so is the factor.
-    """
-    new = al.maximum(top, al.max(s, axis=1))
-    shift = al.where(new == NEVER, 0.0, -new * scale)
-    return new, shift, al.exp2(al.fma(top, scale, shift))
-
-
-@argus.func
-def score(q, k, b, h, t, i, j, reach, scale, GROUP, PARTS, SPAN):
-    """What query i of part t thinks of key j, `scale` being times log2(e): -inf for keys that it does not see."""
-    return al.where(
-        (j <= i + reach) & ((PARTS == 1) | (t * SPAN <= j) & (j < t * SPAN + SPAN)),
-        al.sum(lambda d: q[b, h, i, d] * k[b, h // GROUP, j, d]) * (scale * LN2),
-        NEVER,
-    )
 
 
 @argus.func
@@ -96,12 +72,19 @@ def attention_forward(
     PARTS: al.constexpr = 1,
     SPAN: al.constexpr = 0,
     BESIDE: al.constexpr = False,
+    WIDTH: al.constexpr = 0,
+    WINDOW: al.constexpr = 0,
+    CAP: al.constexpr = 0.0,
+    SCORE: al.constexpr = None,
+    MASK: al.constexpr = None,
 ):
     """`o = softmax(q @ k.T * scale) @ v` for every head, `scale` times log2(e); `lse` the log-sum-exp of each row.
 
     GROUP heads of q share one of k and v. Causal: row i sees the keys up to i + N - M; programs go through all rows of
     HEADS heads before the next ones. With PARTS, result number t is that of the SPAN keys from t * SPAN on alone.
     With BESIDE, every block has the product of values, in one piece with its softmax: that of the first is of zeros.
+    With WINDOW, row i sees that many keys at most, the last of which is the last one that it sees otherwise. Scores are
+    `changed`; MASK hides further keys. Tiles of rows have WIDTH elements, if not D.
     Without VALUES the proof is of which elements are combined, by tags, and not of the values.
     """
     B, H, M = q.shape[0], q.shape[1], q.shape[2]
@@ -116,14 +99,20 @@ def attention_forward(
             o,
             lambda b, h, t, i, e: al.sum(
                 lambda n: (
-                    al.softmax(lambda j: score(q, k, b, h, t, i, j, reach, scale, GROUP, PARTS, SPAN))[n]
+                    al.softmax(
+                        lambda j: score(
+                            q, k, b, h, t, i, j, reach, scale, GROUP, PARTS, SPAN, WINDOW, CAP, SCORE, MASK
+                        )
+                    )[n]
                     * v[b, h // GROUP, n, e]
                 )
             ),
         )
         al.spec(
             lse,
-            lambda b, h, t, i: al.logsumexp(lambda j: score(q, k, b, h, t, i, j, reach, scale, GROUP, PARTS, SPAN)),
+            lambda b, h, t, i: al.logsumexp(
+                lambda j: score(q, k, b, h, t, i, j, reach, scale, GROUP, PARTS, SPAN, WINDOW, CAP, SCORE, MASK)
+            ),
         )
     head, batch, place, m0, ends, whole, stop = programs(M, N, H, B, BLOCK_M, CAUSAL, HEADS, SCHEDULE, PARTS)
     part, begin = place % PARTS, 0
@@ -131,22 +120,25 @@ def attention_forward(
         begin = part * SPAN
         whole, stop = al.minimum(whole, begin + SPAN), al.minimum(stop, begin + SPAN)
         ends = al.minimum(ends, begin + SPAN)
+    if WINDOW:  # the first row's first key, in whole blocks
+        begin = al.maximum(begin, (m0 + (N - M) + 1 - WINDOW) // BLOCK_N * BLOCK_N)
     length = al.maximum(stop - begin, 1)  # rows that see no key go through a block of masked ones
     keys = al.arange(BLOCK_N)
     kv = head // GROUP
     al.tag(q, lambda b, h, m, d: (b, h, m, d))
     al.tag(k, lambda b, kv, n, d: (b, kv, n, d))
     al.tag(v, lambda b, kv, n, e: (b, kv, n, e))
-    qt = al.stage(q[batch, head, m0 : m0 + BLOCK_M, :], boundary_check=(0,))
+    W = WIDTH if WIDTH else D
+    qt = al.stage(q[batch, head, m0 : m0 + BLOCK_M, 0:W], boundary_check=edges(D, W))
     top = al.full((BLOCK_M,), NEVER, al.float32)
     total = al.zeros((BLOCK_M,), al.float32)
     p = al.zeros((BLOCK_M, BLOCK_N), DTYPE)
-    acc = al.zeros((BLOCK_M, D), al.float32)
+    acc = al.zeros((BLOCK_M, W), al.float32)
     for n0 in al.pipelined(0, length, BLOCK_N, stages=STAGES, producer_warps=4):
         first = begin + n0
         # The values are those of the block before, so that their product runs beside the softmax of this one.
-        kt = al.stage(k[batch, kv, first : first + BLOCK_N, :], boundary_check=(0,))
-        vt = al.stage(v[batch, kv, first - BLOCK_N : first, :], boundary_check=(0,))
+        kt = al.stage(k[batch, kv, first : first + BLOCK_N, 0:W], boundary_check=edges(D, W))
+        vt = al.stage(v[batch, kv, first - BLOCK_N : first, 0:W], boundary_check=edges(D, W))
         s = al.mma(qt, kt, al.zeros((BLOCK_M, BLOCK_N), al.float32))
         al.assert_tags(
             lambda i, j: s[i, j] == (head, m0 + i, kv, first + j, batch, al.once(0, D)),
@@ -154,27 +146,39 @@ def attention_forward(
         )
         if not BESIDE and n0 > 0:
             acc = al.mma(p, al.trans(vt), acc)
+        unit = scale
+        if CAP != 0.0 or SCORE is not None:
+            unit = LOG2E
+            i, j = (m0 + al.arange(BLOCK_M))[:, None], (first + keys)[None, :]
+            s = changed(s * (scale * LN2), batch, head, i, j, CAP, SCORE)
         if whole < first + BLOCK_N:
             s = al.where((first + keys)[None, :] < ends[:, None], s, NEVER)
+        if WINDOW and first < m0 + BLOCK_M + (N - M) - WINDOW:
+            s = al.where(ends[:, None] - WINDOW <= (first + keys)[None, :], s, NEVER)
+        if MASK is not None:
+            i, j = (m0 + al.arange(BLOCK_M))[:, None], (first + keys)[None, :]
+            s = al.where(MASK(batch, head, i, j), s, NEVER)
         if BESIDE:
             acc = al.mma(p, al.trans(vt), acc)
-        top, shift, shrink = raise_top(s, top, scale)
+        top, shift, shrink = raise_top(s, top, unit)
         acc = acc * shrink[:, None]  # ends the product before: from here on, its registers are free for new weights
-        w = al.exp2(al.fma(s, scale, shift[:, None]))
+        w = al.exp2(al.fma(s, unit, shift[:, None]))
         total = total * shrink + al.sum(w, axis=1)
         p = w.to(DTYPE)
         al.tag(p, lambda i, j: dict(h=head, m=m0 + i, kv=kv, n=first + j, b=batch))
     last = begin + (al.cdiv(length, BLOCK_N) - 1) * BLOCK_N
-    vt = al.stage(v[batch, kv, last : last + BLOCK_N, :], boundary_check=(0,))
+    vt = al.stage(v[batch, kv, last : last + BLOCK_N, 0:W], boundary_check=edges(D, W))
     acc = al.mma(p, al.trans(vt), acc)
     # Every key once, up to the last block that a row of these may see.
-    al.assert_tags(lambda i, j: acc[i, j].n == al.once(begin, al.minimum(last + BLOCK_N, N)))
-    al.assert_tags(lambda i, j: acc[i, j].m == m0 + i)
-    al.assert_tags(lambda i, j: acc[i, j].e == j)
+    if W == D:
+        al.assert_tags(lambda i, j: acc[i, j].n == al.once(begin, al.minimum(last + BLOCK_N, N)))
+        al.assert_tags(lambda i, j: acc[i, j].m == m0 + i)
+        al.assert_tags(lambda i, j: acc[i, j].e == j)
     y = acc * (1.0 / al.where(total == 0.0, 1.0, total))[:, None]
-    al.store(o[batch, head, part, m0 : m0 + BLOCK_M, :], y.to(OUT), boundary_check=(0,))
+    al.store(o[batch, head, part, m0 : m0 + BLOCK_M, 0:W], y.to(OUT), boundary_check=edges(D, W))
     rows = m0 + al.arange(BLOCK_M)
-    level = al.where(top == NEVER, 0.0, top * scale) + al.log2(total)
+    unit = scale if CAP == 0.0 and SCORE is None else LOG2E
+    level = al.where(top == NEVER, 0.0, top * unit) + al.log2(total)
     al.store(lse[batch, head, part, rows], level * LN2, mask=rows < M)
 
 
@@ -248,7 +252,7 @@ def scale_of(scale: float | None) -> tuple[Number, ...]:
 def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...], causal: bool) -> Work:
     q, k, v = tensors
     dtype, group = checked(q, k, v)
-    made = _results(q)
+    made = results(q)
     if not (k.shape[2] and q.numel()):
         return Work((), (made[0].zero_(), made[1].fill_(NEVER)))
     read = tuple(x if x.stride(3) == 1 else x.contiguous() for x in tensors)
@@ -321,9 +325,11 @@ def _join(rooms: Tensors, made: Tensors, heads: int, dtype: object) -> Call:
     return Call(attention_combine, (*joined, *results), {"DTYPE": dtype, "D": size, "PARTS": parts})
 
 
-def checked(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> tuple[DType, int]:
+def checked(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, sizes: Sequence[int] = HEAD_SIZES
+) -> tuple[DType, int]:
     """The dtype, and the query heads of each head of keys. Raises LaunchError."""
-    dtype, group = dtype_of("q", q, ("float16", "bfloat16")), _group(q, k)
+    dtype, group = dtype_of("q", q, ("float16", "bfloat16")), _group(q, k, sizes)
     for name, x in (("k", k), ("v", v)):
         dtype_of(name, x, (dtype.name,))
     same_shape("k", k, (q.shape[0], *k.shape[1:3], q.shape[3]))
@@ -331,7 +337,8 @@ def checked(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> tuple[DType, i
     return dtype, group
 
 
-def _results(q: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def results(q: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Room for the result and its log-sum-exp."""
     return q.new_empty(q.shape), q.new_empty(q.shape[:3], dtype=_float32())
 
 
@@ -339,7 +346,7 @@ def _fake(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, _scale: float | None, _causal: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
     checked(q, k, v)
-    return _results(q)
+    return results(q)
 
 
 def _joined(tensors: Tensors, numbers: tuple[Number, ...], way: tuple[bool]) -> Tensors:
@@ -363,11 +370,11 @@ attention_function = Function(
 )
 
 
-def _group(q: torch.Tensor, k: torch.Tensor) -> int:
+def _group(q: torch.Tensor, k: torch.Tensor, sizes: Sequence[int]) -> int:
     """Query heads of each head of keys. Raises LaunchError."""
-    if q.ndim != 4 or k.ndim != 4 or q.shape[3] not in HEAD_SIZES:
-        sizes = " or ".join(map(str, HEAD_SIZES))
-        what = f"`q` has the shape {tuple(q.shape)} and `k` {tuple(k.shape)}; heads are [batch, heads, rows, {sizes}]"
+    if q.ndim != 4 or k.ndim != 4 or q.shape[3] not in sizes:
+        named = " or ".join(map(str, sizes))
+        what = f"`q` has the shape {tuple(q.shape)} and `k` {tuple(k.shape)}; heads are [batch, heads, rows, {named}]"
         help = "pass tensors of four dimensions, the last of a size that there is"
         raise LaunchError.of("shape-mismatch", what, help)
     heads, shared = q.shape[1], k.shape[1]

@@ -50,6 +50,11 @@ CASES: dict[str, tuple[Callable[..., Any], Make, Make]] = {
         lambda: (random(2, 4, 1, 64, dtype="float16"), *(random(5, 16, 2, 64, dtype="float16"),) * 2, PAGES, LENS),
         lambda: (random(2, 4, 1, 64, dtype="float16"), *(random(5, 16, 2, 64, dtype="float16"),) * 2, PAGES, LENS[:1]),
     ),
+    "attention_with": (
+        lambda q, k: kernels.attention_with(q, k, k, causal=True, window=4, softcap=2.0, return_lse=True),
+        lambda: (random(1, 2, 6, 80, dtype="float16"), random(1, 1, 9, 80, dtype="float16")),
+        lambda: (random(1, 2, 6, 80, dtype="float16"), random(1, 1, 9, 64, dtype="float16")),
+    ),
     "cross_entropy": (kernels.cross_entropy, lambda: (random(4, 20), INDEX), lambda: (random(4, 20), INDEX[:3])),
     "cross_entropy_backward": (
         kernels.cross_entropy_backward,
@@ -173,6 +178,7 @@ OPERATORS: dict[str, Make] = {
         True,
     ),
     "attention_decode": lambda: (*CASES["attention_decode"][1](), None),
+    "attention_with": lambda: (*(random(1, 2, 6, 64, dtype="float16"),) * 3, None, True, 4, 0.0),
     "cross_entropy": lambda: (*CASES["cross_entropy"][1](), -100),
     "layernorm": lambda: (*CASES["layernorm"][1](), 1e-5),
     "matmul": lambda: (random(4, 20), random(20, 8), None, None, None, None, None, torch.float32),

@@ -1,0 +1,61 @@
+"""Scores of attention: what a query thinks of a key, in the forms that models use, and online maxima of rows."""
+
+from __future__ import annotations
+
+import argus
+import argus.language as al
+
+NEVER = -float("inf")
+LN2 = 0.6931471805599453
+LOG2E = 1.4426950408889634
+
+
+@argus.func
+def raise_top(s, top, scale):
+    """The row maxima with the scores `s` `[rows, keys]`, `top` being those before; what is added to scaled exponents
+    of base 2 to make them relative to the new maxima; and the factor by which everything summed before shrinks.
+
+    Rows that have seen no key yet keep the maximum -inf: their weights are 0, and so is the factor.
+    """
+    new = al.maximum(top, al.max(s, axis=1))
+    shift = al.where(new == NEVER, 0.0, -new * scale)
+    return new, shift, al.exp2(al.fma(top, scale, shift))
+
+
+@argus.func
+def capped(x, CAP):
+    """A score between -CAP and CAP, 0 standing for no cap."""
+    return x if CAP == 0.0 else CAP * al.tanh(x * (1.0 / CAP))
+
+
+@argus.func
+def changed(x, b, h, i, j, CAP, SCORE):
+    """A score in another form: capped, and then as SCORE says."""
+    return capped(x, CAP) if SCORE is None else SCORE(capped(x, CAP), b, h, i, j)
+
+
+@argus.func
+def score(q, k, b, h, t, i, j, reach, scale, GROUP, PARTS, SPAN, WINDOW, CAP, SCORE, MASK):
+    """What query i of part t thinks of key j, `scale` being times log2(e): -inf for keys that it does not see."""
+    return al.where(
+        (j <= i + reach)
+        & ((PARTS == 1) | (t * SPAN <= j) & (j < t * SPAN + SPAN))
+        & ((WINDOW == 0) | (i + reach - WINDOW < j))
+        & (True if MASK is None else MASK(b, h, i, j)),
+        changed(
+            al.sum(lambda d: q[b, h, i, d] * k[b, h // GROUP, j, d]) * (scale * LN2),
+            b,
+            h,
+            i,
+            j,
+            CAP,
+            SCORE,
+        ),
+        NEVER,
+    )
+
+
+@argus.func
+def edges(D, WIDTH):
+    """The dimensions of a tile of rows that the tensor may cut off: its width too if a head has fewer elements."""
+    return (0,) if D == WIDTH else (0, 1)

@@ -1,0 +1,136 @@
+"""Attention with windows, caps, scores and masks of one's own: against float64, proofs, twins, wrong arguments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import argus  # noqa: E402
+import argus.language as al  # noqa: E402
+from argus.compile import prove  # noqa: E402
+from argus.diagnostic import LaunchError, Verdict  # noqa: E402
+from argus.frontend import Options  # noqa: E402
+from argus.kernels import attention_with  # noqa: E402
+from argus.source import SourceFile  # noqa: E402
+from tests.kernels.common import assert_proved, random, source_of  # noqa: E402
+
+
+@argus.func
+def sloped(x, b, h, i, j):
+    """ALiBi with the slopes 2 ** -(h + 1), counted from the first key."""
+    return x + al.exp2(-(h + 1).to(al.float32)) * j.to(al.float32)
+
+
+@argus.func
+def documents(b, h, i, j):
+    """Texts of 16 tokens do not see one another."""
+    return i // 16 == j // 16
+
+
+def exact(q: Any, k: Any, v: Any, causal: bool, window: int | None, cap: float | None, own: bool) -> tuple[Any, Any]:
+    group = q.shape[1] // k.shape[1]
+    q, k, v = q.double(), k.double().repeat_interleave(group, 1), v.double().repeat_interleave(group, 1)
+    x = q @ k.transpose(2, 3) * q.shape[3] ** -0.5
+    x = x if cap is None else cap * torch.tanh(x / cap)
+    i, j = (torch.arange(n, device=q.device) for n in x.shape[2:])
+    i, j = i[:, None], j[None, :]
+    seen = torch.ones_like(x, dtype=torch.bool)
+    place = i + k.shape[2] - q.shape[2]
+    if causal:
+        seen &= j <= place
+    if window is not None:
+        seen &= place - window < j
+    if own:
+        head = torch.arange(q.shape[1], device=q.device)[:, None, None]
+        x = x + 2.0 ** -(head + 1) * j
+        seen &= i // 16 == j // 16
+    x = x.masked_fill(~seen, -float("inf"))
+    return torch.softmax(x, -1).nan_to_num(0.0) @ v, torch.logsumexp(x, -1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("sizes", "options"),
+    [
+        ((1, 2, 1, 70, 70, 64), {"causal": True, "window": 20}),
+        ((1, 2, 2, 33, 130, 96), {"causal": True, "window": 40, "softcap": 2.0}),
+        ((2, 1, 1, 65, 50, 80), {"softcap": 0.5}),
+        ((1, 2, 1, 40, 70, 192), {"causal": True}),
+        ((1, 1, 1, 20, 70, 256), {}),
+        ((1, 2, 2, 50, 50, 64), {"score": sloped, "mask": documents}),
+    ],
+)
+def test_results(device: str, sizes: tuple[int, ...], options: dict[str, Any]) -> None:
+    batch, heads, shared, m, n, d = sizes
+    shapes = ((heads, m), (shared, n), (shared, n))
+    q, k, v = (random(batch, *s, d, dtype="float16", device=device, seed=i) for i, s in enumerate(shapes))
+    found, levels = attention_with(q, k, v, **options, return_lse=True)
+    given = (options.get("causal", False), options.get("window"), options.get("softcap"), "mask" in options)
+    right, exactly = exact(q, k, v, *given)
+    eps = torch.finfo(found.dtype).eps
+    torch.testing.assert_close(found.double(), right, rtol=2 * eps, atol=2 * eps)
+    torch.testing.assert_close(levels.double(), exactly, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"window": 4}, "a window of 4 keys without causal"),
+        ({"window": 0, "causal": True}, "a window of 0 keys"),
+        ({"softcap": -1.0}, "the cap of scores is -1"),
+        ({"softcap": float("inf")}, "the cap of scores is inf"),
+    ],
+)
+def test_wrong_options_are_refused(options: dict[str, Any], message: str) -> None:
+    q = random(1, 1, 4, 64, dtype="float16")
+    with pytest.raises(LaunchError, match=message):
+        attention_with(q, q, q, **options)
+
+
+def test_heads_of_other_sizes_are_refused() -> None:
+    q = random(1, 1, 4, 72, dtype="float16")
+    with pytest.raises(LaunchError, match="64 or 80 or 96 or 128 or 192 or 256"):
+        attention_with(q, q, q)
+
+
+HOPPER: dict[str, Any] = {"CAUSAL": True, "num_warps": 8}
+ELSEWHERE: dict[str, Any] = {"CAUSAL": True, "BLOCK_M": 64, "BLOCK_N": 32}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("target", "constants"),
+    [
+        ("sm_90a", {**HOPPER, "WINDOW": 1024, "SCHEDULE": "turns"}),
+        ("sm_90a", {**HOPPER, "WINDOW": 100, "CAP": 30.0, "D": 64}),
+        ("sm_90a", {**HOPPER, "D": 80, "WIDTH": 128}),
+        ("sm_90a", {**HOPPER, "D": 256, "WIDTH": 256, "BLOCK_N": 48}),
+        ("sm_80", {**ELSEWHERE, "WINDOW": 100}),
+        ("sm_80", {**ELSEWHERE, "CAP": 30.0, "D": 96}),
+        ("sm_80", {**ELSEWHERE, "CAUSAL": False, "SCORE": sloped, "MASK": documents}),
+        ("gfx942", {**ELSEWHERE, "WINDOW": 100, "D": 64}),
+    ],
+)
+def test_proved(target: str, constants: dict[str, Any]) -> None:
+    assert_proved("attention", "attention_forward", target, **constants)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("ends[:, None] - WINDOW <= (first", "ends[:, None] - WINDOW < (first"),
+        ("(m0 + (N - M) + 1 - WINDOW) // BLOCK_N", "(m0 + (N - M) + BLOCK_N - WINDOW) // BLOCK_N"),
+        ("WINDOW and first < m0 + BLOCK_M + (N - M)", "WINDOW and first < m0 + (N - M)"),
+    ],
+)
+def test_wrong_windows_are_not_proved(right: str, wrong: str) -> None:
+    """Twins of the kernel that `test_proved` accepts."""
+    text = source_of("attention").text
+    assert text.count(right) == 1
+    options = Options("sm_80", 4, {"D": 64, "CAUSAL": True, "BLOCK_M": 64, "BLOCK_N": 32, "WINDOW": 100})
+    report = prove(SourceFile("wrong.py", text.replace(right, wrong)), "attention_forward", options)
+    assert report.verdict is not Verdict.PROVED
