@@ -121,6 +121,7 @@ SUBJECTS: tuple[Subject, ...] = (
     Subject("argus/kernels/dispatch.py", "tokens_of_places"),
     Subject("argus/kernels/dispatch.py", "cut_into_tiles"),
     Subject("argus/kernels/experts.py", "expert_rows", shares=3),
+    Subject("argus/kernels/experts.py", "gather_rows"),
     Subject("argus/kernels/experts.py", "combine_rows"),
     Subject("argus/kernels/gemm.py", "combine"),
     Subject("argus/kernels/pack.py", "pack_rows"),

@@ -30,6 +30,7 @@ inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift) {
     return static_cast<unsigned>(((static_cast<std::uint64_t>(high) << 32) | low) >> (shift & 31));
 }
 inline void __syncwarp() {}
+inline void __assertfail(const char*, const char*, unsigned, const char*, std::size_t) { std::abort(); }
 template <class T> T __shfl_sync(unsigned, T value, int) { return value; }
 template <class T> T __shfl_xor_sync(unsigned, T value, int) { return value; }
 

@@ -19,8 +19,9 @@ from argus.backend.emit import emit
 from argus.compile import elaborate, lower
 from argus.frontend import Options
 from argus.kernels.tiling import ProductShape, ranked
+from argus.source import SourceFile
 from tests.backend import hopper_bodies, hopper_operands
-from tests.gpu import placed, test_arithmetic, test_numbers, test_products
+from tests.gpu import placed, test_arithmetic, test_numbers, test_products, test_watch
 from tests.gpu.test_hopper_operands import WIDTHS
 from tests.kernels.common import source_of
 
@@ -51,6 +52,8 @@ def emitted() -> Iterator[str]:
         yield emit(hopper_operands.kernel(case))
     for together in (test_numbers.OF_FLOATS, test_numbers.CAST):
         yield test_numbers.text(together)
+    watched = SourceFile("watched.py", test_watch.PROGRAM)
+    yield emit(lower(elaborate(watched, "scale", Options("sm_90a")), "sm_90a"))
     yield from library()
 
 

@@ -60,7 +60,7 @@ def project(x: Any, w: Any) -> Any:
 
 
 CASES = {
-    "a mask of a sum": (norm, replacing("v0, 0.0)", "v0 + 1.0, 0.0)")),
+    "a mask of a sum": (norm, replacing("al.where(inside, v3 * v3, 0.0)", "v3 * v3")),
     "padding that counts": (scores, replacing("0.0), axis=1", "1.0), axis=1")),
     "a wrong constant": (norm, replacing("0.001", "0.01")),
     "another factor": (chain, replacing("* 2.0", "* 2.5")),
