@@ -31,7 +31,7 @@ class OpenAIServer:
         return f"OpenAIServer({self._name!r})"
 
     def reply(self, messages: Sequence[Message]) -> Reply:
-        """Answer a conversation. Raises ModelError; its message holds nothing of the key."""
+        """Answer a conversation. Raises ModelError, whose message never contains the key."""
         asked = [{"role": m.role, "content": m.text} for m in messages]
         try:
             found = self._client.chat.completions.create(model=self._name, messages=asked)

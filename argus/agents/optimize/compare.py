@@ -1,4 +1,4 @@
-"""Compare what a candidate left with what the author's kernel left, which another process computed."""
+"""Compare a candidate's results with those of the author's kernel, which another process computed."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 TOLERANCE = {"float32": 1e-4, "float16": 2.0**-9, "bfloat16": 2.0**-6}
-"""By dtype of an output: of an element, and of the root mean square of all, as sums are added up in another order."""
+"""By dtype of the output: relative to |element| + root mean square of all, because sums may be in another order."""
 _NARROW = 0.13
 
 
 def differences(candidate: Path, reference: Path, count: int, device: str = "cpu") -> str:
-    """Say where results differ under any of the distributions; "" if they agree."""
+    """Describe the first difference under any of the input distributions; "" if the results agree."""
     import torch
 
     for place in range(count):

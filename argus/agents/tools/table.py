@@ -1,4 +1,4 @@
-"""The tools: functions from texts and numbers to JSON. They read no file and write none, and run no text as Python."""
+"""The tools: functions from texts and numbers to JSON. They touch no files of the user and run no text as Python."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from argus.work import LIMIT_S
 
 PATH = "kernel.py"
 MOST_TEXT = 200_000
-"""Characters of a text that a tool takes."""
+"""The most characters of a text that a tool takes."""
 
 Sizes = Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A tool: its function, what it is for, and the seconds after which its process is ended."""
+    """A tool: its function, its description, and the seconds after which its process is ended."""
 
     function: Callable[..., Any]
     description: str
@@ -41,7 +41,7 @@ class Tool:
 
 
 def _task(text: str, kernel: str, target: str, form: str = "python") -> Task:
-    """The kernel of a text; the only one, if no name is given. `form` is "ir" for what `show` gave.
+    """Find the kernel of a text; without a name, its only kernel. `form` "ir": the text is what `show` returned.
 
     Raises `ArgusError`.
     """
@@ -193,7 +193,7 @@ TOOLS: Mapping[str, Tool] = {
 
 
 def call(name: str, arguments: Mapping[str, Any]) -> Json:
-    """Call a tool. What a tool cannot use is an answer with `error` and the findings, not an exception."""
+    """Call a tool. An input that it cannot use gives an answer with `error` and `codes`, not an exception."""
     try:
         result: Json = TOOLS[name].function(**arguments)
         return result
