@@ -102,8 +102,8 @@ def wave_tiles(problem: AttentionShape, dtype: DType) -> Tiles:
 
 
 def apart(problem: AttentionShape) -> bool:
-    """Return True if causal queries run faster in three launches: one for the keys that all queries see, with the rows of
-    all heads that share keys as rows of one head; one for the other keys; and one that joins both."""
+    """Return True if causal queries run faster in three launches: one for the keys that all queries see, with the rows
+    of all heads that share keys as rows of one head; one for the other keys; and one that joins both."""
     together = problem.rows * problem.heads // problem.shared
     if problem.rows >= problem.keys:
         return False
