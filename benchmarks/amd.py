@@ -28,13 +28,13 @@ from benchmarks.table import Cell, Results
 
 _KERNELS = Path("argus/kernels")
 _TARGET = "gfx942"
-_ITERATIONS, _SECONDS = 16, 10.0  # that llvm-mca follows, and may take
+_ITERATIONS, _SECONDS = 16, 10.0  # the iterations that llvm-mca simulates, and its time limit
 _RELEASES = (19, 20, 21, 22, 18, 17)
 
 
 @dataclass(frozen=True)
 class Case:
-    """A kernel of the library with the constants of one use."""
+    """A kernel of the library, with the constants of one use."""
 
     name: str
     file: str
@@ -148,7 +148,7 @@ def share(loop: Sequence[Instruction]) -> float | None:
     command = [tool, "-mtriple=amdgcn", f"-mcpu={_TARGET}", f"-iterations={_ITERATIONS}", "-"]
     try:
         done = process.start("llvm-mca", command).finish(text, timeout_s=_SECONDS)
-    except ToolchainError:  # there are loops that it fails at
+    except ToolchainError:  # it fails at some loops
         return None
     found = re.search(r"Total Cycles:\s+(\d+)", done.stdout)
     assert found is not None, done.stdout

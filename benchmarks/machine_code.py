@@ -166,7 +166,7 @@ def _ways(body: Sequence[Instruction], places: Mapping[int, int], n: int) -> lis
     """Return the positions after instruction `n` to which control may go."""
     here = body[n]
     ways = [] if here.name in ("s_branch", "s_endpgm") else [n + 1]
-    if here.target is None or here.name == "s_cbranch_execz":  # some lane does what is masked
+    if here.target is None or here.name == "s_cbranch_execz":  # assume that some lane is active
         return ways
     target = places.get(here.target)
     return ways if target is None or target <= n else [*ways, target]

@@ -69,7 +69,7 @@ def bert(small: bool) -> Made:
 
 
 def whisper(small: bool) -> Made:
-    """Two layers of encoder and decoder of Whisper-large, two pieces of 30 seconds."""
+    """Two layers each of the encoder and decoder of Whisper-large, two pieces of 30 seconds."""
     from transformers import WhisperConfig, WhisperModel
 
     width, heads, frames, tokens, words = (64, 4, 40, 8, 300) if small else (1280, 20, 3000, 128, 51866)

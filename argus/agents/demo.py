@@ -1,4 +1,4 @@
-"""The demo's last act: a wrong kernel is repaired from its counterexample, and a slow one is made faster."""
+"""The demo's last two acts: a wrong kernel is repaired from its counterexample, and a slow one is made faster."""
 
 from __future__ import annotations
 

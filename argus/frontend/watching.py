@@ -70,7 +70,7 @@ def _file(span: Span) -> str:
 
 
 def _source(span: Span) -> str:
-    """Return the text of an expression, as far as it stands on one line."""
+    """Return the text of an expression, or its first line."""
     if span.file is None:
         return "the condition is false"
     line = span.file.line(span.line)

@@ -49,7 +49,7 @@ class DirectEmitter(ConvolutionEmitter):
         axes.append(("run", str(ceil(prod(a.extent for a in self.across) / conv.width))))
         axes += [(axis.index, axis.size) for axis in conv.grid]
         if len(axes) == 3:
-            axes.append(("one", "1"))  # the images are many more than a grid has along its third axis
+            axes.append(("one", "1"))  # there may be more images than a grid admits along its third axis
         self.out.add(f"{', '.join(n for n, _ in axes)} = al.grid({', '.join(extent for _, extent in axes)})")
         if conv.rows is not None:
             self.out.add(f"{conv.rows.index} = p{conv.rows.index} * HEIGHT + al.arange(HEIGHT)")

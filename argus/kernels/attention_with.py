@@ -53,7 +53,7 @@ def attention_with(
 
 
 def _window(window: int | None, causal: bool) -> int:
-    """The keys that a query sees; 0 for all. Raises LaunchError."""
+    """Return the number of keys that a query sees; 0 for all. Raises LaunchError."""
     if window is not None and (window < 1 or not causal):
         what = f"a window of {window} keys" + ("" if causal else " without causal=True")
         raise LaunchError.of("argument-type", what, "pass a positive number of keys, and causal=True")
@@ -61,7 +61,7 @@ def _window(window: int | None, causal: bool) -> int:
 
 
 def _cap(softcap: float | None) -> float:
-    """The cap; 0 for none. Raises LaunchError."""
+    """Return the cap of scores; 0 for none. Raises LaunchError."""
     cap = 0.0 if softcap is None else float(softcap)
     if softcap is not None and not (isfinite(cap) and cap > 0):
         raise LaunchError.of("bad-scale", f"the cap of scores is {cap}, no positive number", "leave it out for no cap")

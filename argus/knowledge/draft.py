@@ -32,7 +32,7 @@ PATH = "kernel.py"
 
 
 class OverlapError(Exception):
-    """Two edits of one rewrite change the same text, so the rewrite does not apply."""
+    """Two edits of one rewrite change the same text. The rewrite does not apply."""
 
 
 @dataclass(slots=True)

@@ -21,7 +21,7 @@ from argus.passes.fresh import touches, whole
 from argus.passes.moves import target_of
 from argus.passes.stages import padded, plain_copy
 
-_MOST = 64  # registers of a lane for one operand
+_MOST = 64  # the most registers of a lane for one operand
 
 
 def hold_operands(kernel: Kernel) -> Kernel:

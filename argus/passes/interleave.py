@@ -45,7 +45,7 @@ def _hints(kernel: Kernel, loop: For) -> tuple[SchedGroup, ...]:
     copies = [s for s in loop.body if isinstance(s, ThreadCopy)]
     loads = sum(_accesses(s) for s in copies if isinstance(kernel.object(s.src.obj), Tensor))
     writes = sum(_accesses(s) for s in copies if isinstance(kernel.object(s.dst.obj), Shared))
-    # Two reads of 8 bytes of one base become one instruction.
+    # Two reads of 8 bytes with the same base become one instruction.
     reads = sum(-(-_accesses(s) // 2) for s in copies if isinstance(kernel.object(s.src.obj), Shared))
     products = sum(_products(kernel, s) for s in loop.body if isinstance(s, Mma))
     late = reads // _LATE

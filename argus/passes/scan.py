@@ -266,7 +266,7 @@ class _Expansion:
         return made
 
     def _through_shared(self, source: _Tiles, place: Expr, layout: FragmentLayout, what: str, again: bool) -> _Tiles:
-        """Do as `_read`, through shared memory. `again`: threads may still read what the last iteration stored there."""
+        """Do as `_read`, through shared memory. `again`: threads may still read what the last iteration stored."""
         span, target = self.stmt.span, target_of(self.fresh.kernel)
         if self.context.divergent:
             text = "this scan crosses warps, which needs all threads of the block"

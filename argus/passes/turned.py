@@ -21,7 +21,7 @@ from argus.layout import FragmentLayout, Mode
 from argus.passes.fresh import Fresh
 from argus.passes.moves import contiguous_axis, target_of
 
-_RUN, _VECTOR = 8, 16  # bytes: of k that a lane takes at once, and the widest access to memory
+_RUN, _VECTOR = 8, 16  # bytes of k that a lane takes at once, and bytes of the widest memory access
 
 
 def turned_axis(kernel: Kernel, stage: Stage) -> int | None:

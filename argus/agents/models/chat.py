@@ -43,7 +43,7 @@ class BudgetError(ModelError):
 
 
 class Model(Protocol):
-    """A chat model."""
+    """A chat model, which answers conversations."""
 
     def reply(self, messages: Sequence[Message]) -> Reply:
         """Answer a conversation. Raises ModelError."""
@@ -74,7 +74,7 @@ class Budget:
 
 @dataclass(slots=True)
 class Careful:
-    """A model with a budget and retries, whose conversation is recorded."""
+    """A model with a budget and retries. If `record` is a path, the conversation is appended to that file."""
 
     model: Model
     budget: Budget = field(default_factory=Budget)

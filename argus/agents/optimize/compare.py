@@ -27,7 +27,7 @@ def differences(candidate: Path, reference: Path, count: int, device: str = "cpu
 
 
 def difference(torch: Any, ours: Any, theirs: Any) -> str:
-    """Say how two tensors differ by more than rounding; "" if they do not. NaN agrees with NaN only."""
+    """Describe how two tensors differ by more than rounding; "" if they agree. NaN agrees only with NaN."""
     if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
         return f"{tuple(ours.shape)} of {ours.dtype} for {tuple(theirs.shape)} of {theirs.dtype}"
     if not ours.is_floating_point():

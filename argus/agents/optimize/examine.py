@@ -22,7 +22,7 @@ STAGES = ("parse", "task", "lower", "model", "prove", "build", "run", "compare",
 """The stages that may refuse a candidate, in order. Nothing is compiled to machine code before "build"."""
 
 SLOWER = 3.0
-"""A candidate that the model expects to take this many times as long as the best is not proved."""
+"""A candidate is not proved if its predicted time is more than this many times the best one's."""
 
 
 @dataclass(frozen=True, slots=True)

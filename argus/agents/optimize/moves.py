@@ -17,7 +17,7 @@ _PRODUCT = {"rows": (64, 128, 192, 256), "columns": (64, 128, 160, 192, 256), "d
             "stages": (2, 3, 4, 5, 6)}  # fmt: skip
 _WARPS, _GROUPS = (1, 2, 4, 8, 16, 32), (4, 8, 16)
 _ROWS_OF_VECTORS, _MOST_ELEMENTS = (1, 2, 4, 8, 16), 32768
-_ACCUMULATED = 200  # registers of a thread for accumulators, at most
+_ACCUMULATED = 200  # the most registers of a thread for accumulators
 _SHARED = 227 * 1024
 
 

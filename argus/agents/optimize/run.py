@@ -158,7 +158,7 @@ class Run:
                 self._decide(step, examined)
                 now = self.state.trials[self.state.best].us or math.inf
                 if self._over() or (now < before * _MUCH_BETTER and step.move.name != TUNE):
-                    break  # what is left started from a text that is not worth it any more
+                    break  # the other steps started from a text that is now much slower than the best
         return True
 
     def _decide(self, step: Step, found: Examined) -> None:

@@ -44,7 +44,7 @@ class Timer:
 
         callable_ = from_text(request["text"], problem.path)[problem.name]
         callable_.prepare(*arguments(torch, kernel, problem, request["device"], seed=0, factor=1.0))
-        self._built = {request["text"]: callable_}  # one at a time: their inputs fill the memory
+        self._built = {request["text"]: callable_}  # only one at a time, because inputs fill the memory
         return {"built": True}
 
     def _run(self, problem: Problem, kernel: Kernel, request: Answer) -> Answer:

@@ -130,7 +130,7 @@ def layout_(notation: str) -> Json:
 
 
 def time(text: str, kernel: str = "", target: str = "sm_90a", sizes: Sizes | None = None) -> Json:
-    """Return what the performance model expects of one kernel."""
+    """Return the time of one kernel that the performance model predicts."""
     task = _task(text, kernel, target)
     problem = problem_of(task.source, task.name, target, dict(sizes or {}))
     us, reason = predicted(problem, _explicit(text, kernel, target))
@@ -140,7 +140,7 @@ def time(text: str, kernel: str = "", target: str = "sm_90a", sizes: Sizes | Non
 def knowledge(
     query: str = "", text: str = "", kernel: str = "", target: str = "sm_90a", sizes: Sizes | None = None
 ) -> Json:
-    """Search the knowledge base by words, or by a kernel."""
+    """Search the knowledge base by words, or for entries that apply to a kernel."""
     if not text:
         return {"entries": [entry_json(e) for e in (search(query) if query else entries())]}
     task = _task(text, kernel, target)

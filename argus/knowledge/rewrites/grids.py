@@ -42,7 +42,7 @@ def turns(draft: Draft) -> None:
 
 
 def pingpong(draft: Draft) -> None:
-    """Let two groups of warps take turns at whole programs."""
+    """Let two groups of warps work on whole programs in turn."""
     _schedule(draft, "pingpong")
 
 
