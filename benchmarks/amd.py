@@ -1,6 +1,6 @@
-"""Quality of hot loops on gfx942, read from machine code: ours, and others' where their code objects are to be had.
+"""Quality of hot loops on gfx942, read from machine code: ours, and others' where code objects are available.
 
-No such GPU is needed. A row is one iteration of one wave, by the same counts for all sides (`machine_code`).
+No GPU is needed. A row is one iteration of one wave, counted in the same way for all sides (`machine_code`).
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from benchmarks.table import Cell, Results
 
 _KERNELS = Path("argus/kernels")
 _TARGET = "gfx942"
-_ITERATIONS, _SECONDS = 16, 10.0  # that llvm-mca follows, and may take
+_ITERATIONS, _SECONDS = 16, 10.0  # the iterations that llvm-mca simulates, and its time limit
 _RELEASES = (19, 20, 21, 22, 18, 17)
 
 
 @dataclass(frozen=True)
 class Case:
-    """A kernel of the library with the constants of one use."""
+    """A kernel of the library, with the constants of one use."""
 
     name: str
     file: str
@@ -81,7 +81,7 @@ AITER = {
 
 
 def run(aiter: Path | None, triton: str | None, chosen: Sequence[str] = ()) -> Results:
-    """The table: ours, Triton's from the interpreter `triton`, and AITER's from the folder hsa/gfx942, if given."""
+    """Make the table: ours, Triton's from the interpreter `triton`, AITER's from the folder hsa/gfx942, if given."""
     rows = [
         row("Argus", case.name, code) for case in CASES if not chosen or case.name in chosen for code in [ours(case)]
     ]
@@ -101,7 +101,7 @@ _NOTES = (
 
 
 def ours(case: Case) -> bytes:
-    """The code object of a case."""
+    """Return the code object of a case."""
     file = _KERNELS / case.file
     source = SourceFile(str(file), file.read_text(encoding="utf-8"))
     kernel = elaborate(source, case.kernel, Options(_TARGET, case.num_warps, case.constants))
@@ -119,7 +119,7 @@ def _triton(interpreter: str) -> Iterator[tuple[str, bytes]]:
 
 
 def row(side: str, name: str, code: bytes) -> dict[str, Cell]:
-    """What the hot loop of a code object costs, and what its kernel holds."""
+    """Count the costs of a code object's hot loop and the resources that its kernel holds."""
     loop = hot_loop(instructions(toolchain.disassemble(code)))
     counts, held = count(loop), _notes(code)
     return {
@@ -140,7 +140,7 @@ def row(side: str, name: str, code: bytes) -> dict[str, Cell]:
 
 
 def share(loop: Sequence[Instruction]) -> float | None:
-    """The share of a wave's cycles in which the matrix unit is busy, by llvm-mca; None where it has no answer."""
+    """Return the share of a wave's cycles in which the matrix unit is busy, by llvm-mca; None if it gives no answer."""
     tool = find_tool([*(f"llvm-mca-{n}" for n in _RELEASES), "llvm-mca"], directories=llvm_directories())
     if tool is None:
         return None
@@ -148,7 +148,7 @@ def share(loop: Sequence[Instruction]) -> float | None:
     command = [tool, "-mtriple=amdgcn", f"-mcpu={_TARGET}", f"-iterations={_ITERATIONS}", "-"]
     try:
         done = process.start("llvm-mca", command).finish(text, timeout_s=_SECONDS)
-    except ToolchainError:  # there are loops that it fails at
+    except ToolchainError:  # it fails at some loops
         return None
     found = re.search(r"Total Cycles:\s+(\d+)", done.stdout)
     assert found is not None, done.stdout
@@ -159,7 +159,7 @@ _BUFFER = re.compile(r"(?:(?P<data>[av]\S+), )?(?P<offset>v\d+|off), s\[(?P<base
 
 
 def _readable(i: Instruction) -> str:
-    """The instruction for llvm-mca, which fails at buffer instructions: global ones of their size stand for them."""
+    """Write an instruction for llvm-mca, which rejects buffer instructions: global ones of their size replace them."""
     if not i.name.startswith("buffer_") or (found := _BUFFER.match(i.operands)) is None:
         return f"{i.name} {i.operands.split('<')[0]}"
     offset = "v0" if found["offset"] == "off" else found["offset"]
@@ -170,7 +170,7 @@ def _readable(i: Instruction) -> str:
 
 
 def _notes(code: bytes) -> dict[str, int]:
-    """The figures that a code object's notes give: registers of both files, LDS, memory of a lane."""
+    """Return the figures in a code object's notes: registers of both files, LDS, and private memory of a lane."""
     tool = find_tool([*(f"llvm-readelf-{n}" for n in _RELEASES), "llvm-readelf"], directories=llvm_directories())
     if tool is None:
         return {}

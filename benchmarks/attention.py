@@ -121,7 +121,7 @@ def run(cases: Sequence[Case], batches: int) -> Results:
 
 
 def sides_of(case: Case) -> dict[str, Callable[[], Side]]:
-    """How each side is made; one that cannot be made raises."""
+    """Return a function for each side that makes the side; it raises if the side cannot be made."""
     return {
         OURS: partial(_ours, case),
         CUDNN: partial(_sdpa, case, "CUDNN_ATTENTION"),

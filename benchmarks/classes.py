@@ -31,13 +31,13 @@ class Area:
 
 
 def _whole(row: Row) -> bool:
-    """Whether the rows of both operands are whole vectors."""
+    """Return True if the rows of both operands are whole vectors."""
     stored = (row["K" if row["layout"][0] == "n" else "M"], row["K" if row["layout"][1] == "t" else "N"])
     return all(extent % _VECTOR == 0 for extent in stored)
 
 
 def _odd(row: Row) -> bool:
-    """Whether a row is no number of vectors of 16 bytes."""
+    """Return True if a row is not a whole number of 16-byte vectors."""
     return bool(row["columns"] % (4 if row["dtype"] == "float32" else _VECTOR))
 
 

@@ -1,8 +1,8 @@
-"""From the start of Python to a launchable kernel, nothing cached: the whole way, and its steps one after the other.
+"""Time from the start of Python to a launchable kernel with nothing cached: in total, and step by step.
 
-Each run is a process of its own, which finds Python's modules as bytecode, as an installation leaves them: a run before
-the others writes it. The steps are `argus.compile`'s; on the whole way the compiler works while the proof
-does, so that it takes less than their sum.
+Each run is a separate process. Python's modules are bytecode, as after an installation: a first run, which does not
+count, writes it. The steps are those of `argus.compile`. In the total, the compiler works while the proof
+does, so that it takes less than the sum of the steps.
 """
 
 from __future__ import annotations

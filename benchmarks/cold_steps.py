@@ -1,4 +1,4 @@
-"""What `benchmarks.cold` runs in a process of its own. Imports next to nothing, whose time would count."""
+"""The steps that `benchmarks.cold` runs in a separate process. It imports almost nothing, because imports take time."""
 
 from __future__ import annotations
 

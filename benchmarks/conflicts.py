@@ -105,7 +105,7 @@ def static(case: Case) -> dict[str, tuple[int, int]]:
 
 
 def executions(kernel: Kernel, sizes: Mapping[str, int]) -> Counter[int]:
-    """How often all blocks together run each statement, by its identity."""
+    """Count how often all blocks together run each statement, by the statement's `id`."""
     grid = [int(evaluate(extent, sizes)) for extent in kernel.grid or ()]
     times: Counter[int] = Counter()
     for block in product(*map(range, grid)):

@@ -49,7 +49,7 @@ def _product(draw: Random) -> Product:
 
 
 def attentions(count: int, seed: int) -> tuple[Attention, ...]:
-    """With a mask there are as many keys as queries: PyTorch puts the mask of others elsewhere."""
+    """Draw attention problems. Causal ones have as many keys as queries: PyTorch aligns other masks differently."""
     draw = Random(f"attention {seed}")
     return tuple(_attention(draw) for _ in range(count))
 

@@ -137,7 +137,7 @@ def run(cases: Sequence[Case], configs: Sequence[Config], batches: int) -> Resul
 
 
 def _products(torch: Any, device: str, case: Case, configs: Sequence[Config]) -> dict[str, Product]:
-    """What is measured for a case, the library last."""
+    """Return the products that are measured for a case, the library's last."""
     from argus.kernels import matmul
 
     one = torch.ones(1, device=device)

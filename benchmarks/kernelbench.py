@@ -26,8 +26,8 @@ from benchmarks.table import Cell, Results
 
 @dataclass(frozen=True)
 class Plan:
-    """What to run. `floors`: a file with the floor of each problem; `folder`: where rows are kept; `seconds`: what one
-    problem may take; `devices`: numbers of GPUs that share the problems; `workers`: processes that compile ahead."""
+    """Settings of a run. `floors`: a file with the least time of each problem; `folder`: keeps the rows; `seconds`: a
+    problem's limit; `devices`: numbers of GPUs that share the problems; `workers`: processes that compile ahead."""
 
     root: Path
     levels: tuple[int, ...]
@@ -157,7 +157,7 @@ def _of_level(title: str, rows: list[dict[str, Any]]) -> dict[str, Cell]:
 
 
 def _ratios(row: dict[str, Any]) -> dict[str, Cell]:
-    """How often as fast as each side; a problem that is not correct counts as none."""
+    """Return the speed-ups over each side; a problem that is not correct has none."""
     own = row["argus_us"] if row["correct"] == "yes" else None
     sides = [row[key] for key in ("eager_us", "compile_us") if row[key] is not None]
 

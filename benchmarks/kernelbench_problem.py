@@ -40,7 +40,7 @@ def problem(file: Path) -> Any:
 
 
 def surveyed(file: Path, how: str) -> dict[str, Any]:
-    """What the backend would do with the problem, on tensors without contents."""
+    """Return the row of what the backend would run of the problem, found with tensors without contents."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     from argus.graph.backend import Backend, Survey
@@ -100,7 +100,7 @@ def _inputs(module: Any, seed: int, scale: float) -> list[Any]:
 
 
 def _wrong(module: Any, original: Any, sides: dict[str, Callable[..., Any]], seed: int, scale: float) -> str:
-    """What is wrong with our results for one drawing of the inputs; "" if nothing is."""
+    """Describe the first error in our results for one drawing of the inputs; "" if there is none."""
     inputs = _inputs(module, seed, scale)
     results = {}
     for name in ("eager", "argus"):

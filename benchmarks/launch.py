@@ -119,7 +119,7 @@ def _functions(torch: Any) -> dict[str, Callable[[], object]]:
 
 
 def _quantized(torch: Any, x: Any) -> tuple[Any, Any]:
-    """What `quantize` does, in PyTorch's own operators."""
+    """Compute the same as `quantize` with PyTorch's own operators."""
     scale = x.abs().amax(-1, keepdim=True).float().clamp(min=1e-12) / 448
     return (x.float() / scale).to(torch.float8_e4m3fn), scale
 

@@ -1,4 +1,4 @@
-"""Where figures came from: the machine, and the state of Argus's sources."""
+"""The origin of figures: the machine, and the state of Argus's sources."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def machine() -> dict[str, str]:
 
 
 def sources() -> dict[str, str]:
-    """What was measured: "sources", the digest of the package's code, the same wherever it lies. In a checkout "commit"
-    as well, with "-dirty" where files differ from it."""
+    """Identify the measured code: "sources" is the digest of the package's code, wherever it is installed. A checkout
+    also has "commit", which ends in "-dirty" if files differ from the commit."""
     package = Path(argus.__file__).parent
     found = {"sources": digest(package)[:_DIGITS]}
     if not (package.parent / ".git").exists():  # else the checkout would be that of whoever installed the package

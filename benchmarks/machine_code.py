@@ -1,9 +1,9 @@
-"""Hot loops of gfx942 machine code: what one wave issues in one iteration.
+"""Hot loops of gfx942 machine code: the instructions that one wave issues in one iteration.
 
-The input is llvm-objdump's text, whoever made the code object. A loop is what lies between a branch backwards and its
-target. Forward branches inside of it are followed on the path with the most matrix work; of such paths, the one with
-the most accesses to memory; of those, the one with the least vector work. So an iteration in the middle of a long loop
-is counted, without what only some iterations need, such as masks, for any side.
+The input is the text of llvm-objdump, whatever made the code object. A loop lies between a backward branch and its
+target. Inside it, forward branches follow the path with the most matrix work; among equals, the one with the most
+accesses to memory; among those, the one with the least vector work. So the count is of an iteration in the middle of a
+long loop, without work that only some iterations need, such as masks. All sides are counted alike.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 VECTOR, TRANSCENDENTAL = 4, 16
-"""Cycles of a vector instruction of 64 lanes on a SIMD of 16, and of a transcendental one (CDNA3 ISA, 3)."""
+"""Cycles of a vector instruction of 64 lanes on a SIMD of 16, and of a transcendental one (CDNA3 ISA, section 3)."""
 _LANES = 64
 _TRANSCENDENTAL = ("v_exp_", "v_log_", "v_rcp_", "v_rsq_", "v_sqrt_", "v_sin_", "v_cos_")
 _MATRIX = re.compile(r"v_s?mfmac?_(?:f32|f64|i32)_(\d+)x(\d+)x(\d+)_(?:(\d+)b_)?(\w+)$")
 _RATES = {"bf16": 512, "f16": 512, "bf16_1k": 512, "xf32": 256, "f32": 64, "f64": 64}
-"""Floating-point operations of a SIMD in a cycle, by operand (CDNA 3 white paper); 1024 of 8 bits."""
+"""Floating-point operations of a SIMD per cycle, by operand (CDNA 3 white paper); 1024 for operands of 8 bits."""
 _LINE = re.compile(r"^\s+(\w+)(?:\s(.*?))?\s*// ([0-9A-F]{8,}): ([0-9A-F]{8})")
 _KERNEL = re.compile(r"^[0-9a-f]{8,} <([^>]+)>:", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """An instruction at byte `address`; `target` is where a branch leads, None for anything else."""
+    """An instruction at byte `address`; `target` is the address that a branch goes to, None for other instructions."""
 
     address: int
     name: str
@@ -35,7 +35,7 @@ class Instruction:
 
     @property
     def flops(self) -> int:
-        """Floating-point operations of a matrix instruction; 0 of any other."""
+        """Floating-point operations of a matrix instruction; 0 for any other."""
         found = _MATRIX.match(self.name)
         if found is None:
             return 0
@@ -44,13 +44,13 @@ class Instruction:
 
     @property
     def matrix_cycles(self) -> float:
-        """Cycles that the matrix unit is busy with it."""
+        """Cycles for which it keeps the matrix unit busy."""
         found = _MATRIX.match(self.name)
         return 0.0 if found is None else self.flops / _RATES.get(found[5], 1024)
 
     @property
     def vector_cycles(self) -> int:
-        """Cycles that the vector unit is busy with it."""
+        """Cycles for which it keeps the vector unit busy."""
         if not self.name.startswith("v_") or self.flops:
             return 0
         return TRANSCENDENTAL if self.name.startswith(_TRANSCENDENTAL) else VECTOR
@@ -62,7 +62,7 @@ class Instruction:
 
     @property
     def lds_bytes(self) -> int:
-        """Bytes that its lanes read from LDS or write there, those that memory fills included."""
+        """Bytes that its lanes read from LDS or write there, loads from memory into LDS included."""
         if self.name.startswith(("buffer_load", "global_load")):
             return 4 * _LANES if "lds" in (*self.name.split("_"), *self.operands.split()) else 0
         if not self.name.startswith("ds_") or self.name.startswith(("ds_swizzle", "ds_nop")):
@@ -74,7 +74,7 @@ class Instruction:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """One iteration of one wave: cycles of the matrix and of the vector unit, bytes of LDS, and what else it issues."""
+    """The costs of one iteration of one wave: cycles of both units, bytes of LDS, and numbers of other instructions."""
 
     flops: int
     matrix_cycles: float
@@ -96,7 +96,7 @@ class Counts:
 
 
 def instructions(text: str) -> list[Instruction]:
-    """Every instruction of a disassembly, by address."""
+    """Return every instruction of a disassembly, by address."""
     return [_instruction(*found.groups()) for found in map(_LINE.match, text.splitlines()) if found is not None]
 
 
@@ -109,7 +109,7 @@ def _instruction(name: str, operands: str | None, address: str, word: str) -> In
 
 
 def hot_loop(code: Sequence[Instruction]) -> list[Instruction]:
-    """One iteration of the innermost loop with the most matrix work; the first of several; [] if no loop has any."""
+    """Return an iteration of the innermost loop with the most matrix work, the first of equals; [] if none has any."""
     ends: dict[int, int] = {}
     for i in code:
         if i.target is not None and i.target <= i.address:
@@ -121,7 +121,7 @@ def hot_loop(code: Sequence[Instruction]) -> list[Instruction]:
 
 
 def count(path: Sequence[Instruction]) -> Counts:
-    """What an iteration costs."""
+    """Add up the costs of an iteration."""
     return Counts(
         flops=sum(i.flops for i in path),
         matrix_cycles=_work(path),
@@ -143,7 +143,7 @@ def _between(code: Sequence[Instruction], span: tuple[int, int]) -> Sequence[Ins
 
 
 def _path(body: Sequence[Instruction]) -> list[Instruction]:
-    """The instructions on the way from the first to the last that `hot_loop` follows."""
+    """Return the instructions from the first to the last on the path that `hot_loop` follows."""
     places = {i.address: n for n, i in enumerate(body)}
     last = len(body) - 1
     worth: dict[int, tuple[float, int, int]] = {last: (0.0, 0, 0)}
@@ -163,10 +163,10 @@ def _path(body: Sequence[Instruction]) -> list[Instruction]:
 
 
 def _ways(body: Sequence[Instruction], places: Mapping[int, int], n: int) -> list[int]:
-    """Where control may go on from instruction `n`, forwards."""
+    """Return the positions after instruction `n` to which control may go."""
     here = body[n]
     ways = [] if here.name in ("s_branch", "s_endpgm") else [n + 1]
-    if here.target is None or here.name == "s_cbranch_execz":  # some lane does what is masked
+    if here.target is None or here.name == "s_cbranch_execz":  # assume that some lane is active
         return ways
     target = places.get(here.target)
     return ways if target is None or target <= n else [*ways, target]

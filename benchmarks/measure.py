@@ -1,4 +1,4 @@
-"""How benchmarks time calls on a GPU, and go through their cases: one way for all of them.
+"""Time calls on a GPU and go through cases, in one way for all benchmarks.
 
 All sides of a case take turns, batch by batch, in orders drawn at random. A batch runs over several sets of operands,
 together larger than twice the L2 cache, behind a device-side pause that lets the host get ahead; CUDA events bracket
@@ -34,7 +34,7 @@ C = TypeVar("C")
 
 
 def manner(batches: int) -> str:
-    """What a table says about its times."""
+    """Describe how the times of a table were measured."""
     return f"median of {batches} batches, in turns; operands rotate through more than twice the L2 cache"
 
 

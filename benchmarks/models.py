@@ -1,4 +1,4 @@
-"""Whole models beside eager and torch.compile: published widths, few layers, random weights.
+"""Whole models compared with eager and torch.compile: published widths, few layers, random weights.
 
     python -m benchmarks models [--only NAME] [--survey generate|prove] [--small]
 
@@ -22,11 +22,11 @@ from benchmarks.measure import Row, in_turns, means, needs_gpu, through
 from benchmarks.table import Results
 
 WORSE = 1.25
-"""Results are right if their error is at most this many times eager's."""
+"""Results are correct if their error is at most this many times the error of eager."""
 
 Tensors = dict[str, torch.Tensor]
 Made = tuple[nn.Module, Tensors]
-"""A model, and the arguments of a call."""
+"""A model, and the arguments of a call to it."""
 
 
 def llama(small: bool) -> Made:
@@ -69,7 +69,7 @@ def bert(small: bool) -> Made:
 
 
 def whisper(small: bool) -> Made:
-    """Two layers of encoder and decoder of Whisper-large, two pieces of 30 seconds."""
+    """Two layers each of the encoder and decoder of Whisper-large, two pieces of 30 seconds."""
     from transformers import WhisperConfig, WhisperModel
 
     width, heads, frames, tokens, words = (64, 4, 40, 8, 300) if small else (1280, 20, 3000, 128, 51866)
@@ -130,7 +130,7 @@ def unet(small: bool) -> Made:
 
 
 class UNet(nn.Module):
-    """`width` channels on the first level, twice as many on each further one."""
+    """A U-Net with `width` channels on the first level and twice as many on each further level."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -141,7 +141,7 @@ class UNet(nn.Module):
         self.last = nn.Conv2d(width, 3, 1)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Images of the same size."""
+        """Return images of the same size."""
         levels = [self.first(x)]
         for block in self.down:
             levels.append(block(nn.functional.max_pool2d(levels[-1], 2)))
@@ -169,7 +169,7 @@ MODELS: Mapping[str, Callable[[bool], Made]] = {
 
 @dataclass(frozen=True)
 class Case:
-    """A model to run. `training`: one step with gradients instead of inference; `small`: widths for a test."""
+    """A model to run. `training`: one training step instead of inference; `small`: widths for a test."""
 
     model: str
     training: bool
@@ -179,14 +179,14 @@ class Case:
         return f"{self.model}, {'training' if self.training else 'inference'}"
 
     def made(self) -> Made:
-        """The model in evaluation mode, so that nothing is random, and its arguments."""
+        """Make the model, in evaluation mode so that nothing is random, and its arguments."""
         torch.manual_seed(0)
         model, arguments = MODELS[self.model](self.small)
         return model.eval(), arguments
 
 
 def run(only: Sequence[str], modes: Sequence[bool], small: bool, survey: str, batches: int) -> Results:
-    """The table of all models, or of those named. `modes`: False for inference, True for training."""
+    """Make the table of all models, or of those in `only`. `modes`: False for inference, True for training."""
     cases = [Case(name, training, small) for training in modes for name in only or MODELS]
     if survey:
         rows, problems = through(cases, lambda case: ([surveyed(case, survey == "prove")], []), _told)
@@ -198,7 +198,7 @@ def run(only: Sequence[str], modes: Sequence[bool], small: bool, survey: str, ba
 
 
 def surveyed(case: Case, proves: bool) -> Row:
-    """What the backend would do with the model, on tensors without contents."""
+    """Return the row of what the backend would run of a model, found with tensors without contents."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     from argus.graph.backend import Backend, Survey
@@ -215,7 +215,7 @@ def surveyed(case: Case, proves: bool) -> Row:
 
 
 def measured(case: Case, device: str, dtype: torch.dtype, batches: int) -> Row:
-    """The row of a model: times in microseconds, errors over eager's, the seconds of the first call."""
+    """Measure a model and return its row: microseconds, the error over eager's, and the seconds of first calls."""
     import argus
 
     with torch.device(device):
@@ -259,7 +259,7 @@ def _of_report(report: Any) -> Row:
 
 
 def _step(call: Any, model: nn.Module, arguments: Tensors, training: bool) -> list[torch.Tensor]:
-    """The floating tensors of a call's result, or the gradients of all parameters after one step."""
+    """Return the float tensors of a call's result or, in training, the gradients of all parameters after one step."""
     if not training:
         with torch.no_grad():
             return _tensors(call(**arguments))
@@ -300,7 +300,7 @@ def _wait(device: str) -> None:
 
 
 def _error(found: Sequence[torch.Tensor], exact: Sequence[torch.Tensor]) -> float:
-    """The root of the mean over tensors of the squared error, each over the size of the exact tensor."""
+    """Return the root of the mean over tensors of the squared error, each relative to the exact tensor."""
     if [t.shape for t in found] != [t.shape for t in exact]:
         return float("inf")
     squares = [

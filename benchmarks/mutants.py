@@ -201,7 +201,7 @@ class Sample:
     folder: Path
 
     def file(self, subject: Subject, share: int) -> Path:
-        """Where the results of one of the subject's shares are."""
+        """Return the file with the results of one share of a subject."""
         return self.folder / f"{SUBJECTS.index(subject):02}-{share}.jsonl"
 
     def lines(self, subject: Subject) -> dict[int, Line]:
@@ -216,7 +216,7 @@ class Sample:
         return found
 
     def of(self, subject: Subject) -> dict[str, Cell]:
-        """What a result was of."""
+        """Identify the experiment that a result belongs to: kernel, sources, seed and count."""
         return {"kernel": subject.title, "sources": sources()["sources"], "seed": self.seed, "count": self.count}
 
 

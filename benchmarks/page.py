@@ -143,13 +143,13 @@ def table(columns: Columns, rows: list[Row]) -> str:
 
 
 def _state(argus: Mapping[str, str]) -> str:
-    """What was measured, as a paragraph; nothing of results that do not say it."""
+    """Return a paragraph that names the measured sources; "" if the results do not."""
     said = ", ".join(f"{name} `{value}`" for name, value in argus.items())
     return f"\nMeasured with {said}.\n" if said else ""
 
 
 def _results(name: str) -> Mapping[str, Any] | None:
-    """What is kept of a benchmark; None where nothing is."""
+    """Return the stored results of a benchmark, or None."""
     source = RESULTS / f"{name}{'' if name in _ANYWHERE else '-h200'}.json"
     return json.loads(source.read_text(encoding="utf-8")) if source.exists() else None
 

@@ -1,6 +1,6 @@
-"""Code objects for gfx942 from Triton, which needs no such GPU to compile: `python triton_amd.py FOLDER`.
+"""Make code objects for gfx942 with Triton, which needs no such GPU to compile: `python triton_amd.py FOLDER`.
 
-A program of its own: Triton may live in an interpreter that has nothing of Argus. Imports triton alone.
+A separate program, because Triton may be in an interpreter without Argus. Of packages it needs Triton alone.
 """
 
 import sys
@@ -30,7 +30,7 @@ def gemm(a, b, c, M, N, K, lda, ldb, ldc, BM: tl.constexpr, BN: tl.constexpr, BK
 
 @triton.jit
 def attention(q, k, v, o, M, N, rows, scale, BM: tl.constexpr, BN: tl.constexpr, D: tl.constexpr):
-    """Of one head, to all keys; N is a multiple of BN, `rows` the stride of a row."""
+    """Attention of one head to all keys; N is a multiple of BN, and `rows` is the stride of a row."""
     m, d, n = tl.program_id(0) * BM + tl.arange(0, BM), tl.arange(0, D), tl.arange(0, BN)
     x = tl.load(q + m[:, None] * rows + d[None, :], mask=m[:, None] < M, other=0.0)
     y, z = k + n[None, :] * rows + d[:, None], v + n[:, None] * rows + d[None, :]
@@ -61,7 +61,7 @@ CASES = (
 
 
 def main(folder: Path) -> None:
-    """Writes a code object for each of `CASES`, under its name."""
+    """Write a code object for each of `CASES`, under its name."""
     for kernel, names, constants, warps, name, dtype in CASES:
         pointers = names[: 3 if kernel is gemm else 4]
         types = {n: f"*{dtype}" if n in pointers else "fp32" if n == "scale" else "i32" for n in names}

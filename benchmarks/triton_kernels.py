@@ -1,4 +1,4 @@
-"""What is measured beside Argus, in Triton. Imports triton."""
+"""Triton kernels that are measured beside Argus. Imports triton."""
 
 import triton
 import triton.language as tl

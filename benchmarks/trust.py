@@ -1,6 +1,6 @@
-"""What the proofs of everything that ships rest on: second opinions on each answer, and proofs on no simpler form.
+"""Check the proofs of everything that ships: a second opinion on each answer, and proofs without simpler forms.
 
-Kernels are those of `benchmarks.mutants`. A run ends after `seconds`; what was not reached is said.
+The kernels are those of `benchmarks.mutants`. A run ends after `seconds`; the notes name kernels it did not reach.
 """
 
 from __future__ import annotations

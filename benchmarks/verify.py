@@ -1,4 +1,4 @@
-"""How long proofs take, by kernel, property and engine: each kernel in a process of its own, after the imports."""
+"""Time proofs by kernel, property and engine. Each kernel has a separate process, timed after its imports."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Case:
 
     @property
     def options(self) -> Options:
-        """What it is compiled with."""
+        """Return the options with which the kernel is compiled."""
         others = {name: value for name, value in self.constants.items() if name != "num_warps"}
         warps = self.constants.get("num_warps")
         return Options(target=self.target, num_warps=warps if isinstance(warps, int) else None, constexprs=others)

@@ -1,4 +1,4 @@
-"""The demo's last act: a wrong kernel is repaired from its counterexample, and a slow one is made faster."""
+"""The demo's last two acts: a wrong kernel is repaired from its counterexample, and a slow one is made faster."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _SIZES = {"M": 64, "N": 512}
 
 
 def act(out: Console, steps: int = 4) -> bool:
-    """Print both. True if the repair is proved and the optimisation ends with a proved kernel that is no slower."""
+    """Print both acts. True if the repair is proved and the optimisation finds a proved kernel that is no slower."""
     path = pages.example("rejected/transpose.py")
     source = SourceFile("examples/rejected/transpose.py", path.read_text(encoding="utf-8"))
     out.print("[bold]4. Repair[/bold] examples/rejected/transpose.py from its counterexample")
@@ -33,7 +33,7 @@ def act(out: Console, steps: int = 4) -> bool:
 
 
 def _faster(out: Console, steps: int) -> bool:
-    """Sums of rows: measured on this processor if PyTorch is here, else by the model of an H200."""
+    """Make a sum of rows faster, timed on this processor if PyTorch is installed, else by the model of an H200."""
     target = "cpu" if find_spec("torch") is not None else "sm_90a"
     out.print(f"\n[bold]5. Make faster[/bold] a naive sum of rows on {target}, without a language model")
     text = (FOLDER / "kernels" / "row_sum.py").read_text(encoding="utf-8")

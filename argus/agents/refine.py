@@ -1,8 +1,8 @@
-"""One kernel that evolves: a model proposes line patches, the verifier decides, and repairs and steps are bounded.
+"""One kernel that evolves: a model proposes line patches and the verifier decides. Steps and repairs are limited.
 
-An answer is a JSON object with `patches`, each `{"old": lines, "new": lines}`. It is a proposal like any other. The
-specification stays; a text that changes the task is refused before it is proved. What a model says of itself, of
-verdicts or of times is not read.
+An answer is a JSON object with `patches`, each `{"old": lines, "new": lines}`. It is treated like any other proposal.
+The specification stays; a text that changes the task is refused before it is proved. What a model says about itself,
+verdicts or times is not read.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _TASK = (
 
 
 class AnswerError(ValueError):
-    """The answer is no list of patches of this text."""
+    """The answer is not a list of patches that fit the text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One answer: what became of it, and the text that it made ("" for none)."""
+    """One answer: the stage that refused it ("" for none), the reason, and the text that it made ("" for none)."""
 
     refused: str
     reason: str
@@ -43,7 +43,7 @@ class Attempt:
 
 @dataclass(slots=True)
 class Refined:
-    """The best text, its expected time, all attempts, and why the loop ended."""
+    """The best text, its predicted time, all attempts, and the reason why the loop ended."""
 
     text: str
     predicted_us: float | None
@@ -54,7 +54,7 @@ class Refined:
 def refine(problem: Problem, model: Model, *, steps: int = STEPS, repairs: int = REPAIRS) -> Refined:
     """Let a model improve a proved kernel, in at most `steps` optimisations with at most `repairs` repairs each.
 
-    A step counts if its text is proved and the performance model expects no slower kernel.
+    A step counts if its text is proved and the performance model expects it to be at most 1% slower.
     """
     start = examine(problem, problem.text, build=False)
     found = Refined(problem.text, start.predicted_us)
@@ -78,7 +78,7 @@ def refine(problem: Problem, model: Model, *, steps: int = STEPS, repairs: int =
 
 
 def _step(problem: Problem, model: Model, found: Refined, repairs: int) -> bool:
-    """One optimisation: a proposal, and repairs until it is proved. False if there is no faster text."""
+    """Make one optimisation: a proposal, and repairs until it is proved. False if no text was accepted."""
     talk = [Message(SYSTEM, _TASK), Message(USER, _question(problem, found.text))]
     for _ in range(repairs + 1):
         reply = model.reply(talk)
@@ -115,7 +115,7 @@ def _question(problem: Problem, text: str) -> str:
 
 
 def patched(text: str, answer: str) -> str:
-    """The text with the patches of an answer. Raises AnswerError for anything that is not just that."""
+    """Apply the patches of an answer to a text. Raises AnswerError if the answer is anything else."""
     for patch in _patches(answer):
         old, new = patch.get("old"), patch.get("new")
         if not isinstance(old, str) or not isinstance(new, str) or not old:

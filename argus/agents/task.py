@@ -1,7 +1,7 @@
-"""The task of an optimisation: what a faster kernel must share with the author's. It is read off the author's kernel.
+"""The task of an optimisation: what a faster kernel must have in common with the author's kernel.
 
-A repair keeps nearly everything (`contract`). An optimisation may rewrite all of a kernel but its task: who calls it
-with what, what it computes, and what it may ask of its callers.
+A repair keeps nearly everything (`contract`). An optimisation may rewrite all of a kernel but its task: its interface,
+its results, and its demands on callers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from argus.mutate import unspecified
 
 
 def missing_task(author: Kernel) -> tuple[str, ...]:
-    """Name the outputs that have no specification: of these nothing says what a rewrite must compute."""
+    """Name the outputs that have no specification. Nothing says what a rewrite must compute there."""
     return unspecified(author)
 
 
@@ -42,7 +42,7 @@ def changed_task(author: Kernel, candidate: Kernel) -> str:
 
 
 def specialised(author: Kernel, candidate: Kernel) -> bool:
-    """Whether the candidate's preconditions have other numbers: it may then be for fewer sizes than the author's."""
+    """Return True if the preconditions differ from the author's; the candidate may then admit fewer sizes."""
     return author.preconditions != candidate.preconditions
 
 
@@ -61,6 +61,6 @@ def _all(kernel: Kernel, kind: type[Stmt]) -> list[Stmt]:
 
 
 def _stated(kernel: Kernel, kind: type[Stmt]) -> list[str]:
-    """The statements of a kind that are about parameters, as the compiler understands them, in any order."""
+    """Return the statements of a kind about parameters, as the compiler understands them, in any order."""
     names = {t.name for t in kernel.tensors}
     return sorted(repr(s) for s in _all(kernel, kind) if getattr(s, "output", getattr(s, "obj", "")) in names)

@@ -1,8 +1,8 @@
-"""Whether a function of pairs is associative: (a, b), c and a, (b, c) give the same, in the arithmetic of real numbers.
+"""Decide whether a function of pairs is associative over the real numbers: f(f(a, b), c) = f(a, f(b, c)).
 
-Both sides are brought into a normal form. Numbers are polynomials; a maximum or minimum is the set of what it is taken
-of, with sums moved inside; choices are made in every way that their conditions allow. What else there is counts as an
-unknown function. Where the normal forms differ, small numbers are tried: they show that a function is not associative.
+Both sides are brought into a normal form. Numbers are polynomials. A maximum or minimum is the set of its operands,
+with sums moved inside. Every combination of outcomes of the conditions is compared. Any other operation is an unknown
+function. If the normal forms differ, small numbers are tried: they can show that the function is not associative.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ Number = Union[Fraction, bool]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """`associative`: it is. Otherwise it may still be, unless there is an `example` of the contrary."""
+    """`associative`: the function is proved associative. If not, only an `example` shows that it is not associative."""
 
     associative: bool
     example: str = ""
 
 
 def associativity(left: Sequence[Elem], right: Sequence[Elem], made: Sequence[Expr]) -> Finding:
-    """Whether the expressions `made` of the elements `left` and `right`, one for each of them, are associative."""
+    """Decide whether the combination `made` of `left` and `right`, one expression per element, is associative."""
     a, b, c = ([Elem(f"{name}{n}", (), e.dtype) for n, e in enumerate(left)] for name in "abc")
 
     def apply(first: Sequence[Expr], second: Sequence[Expr]) -> list[Expr]:
@@ -50,14 +50,14 @@ def associativity(left: Sequence[Elem], right: Sequence[Elem], made: Sequence[Ex
 
 
 class _Undecided(Exception):
-    """A condition of which both outcomes have to be looked at."""
+    """A condition whose outcomes must both be examined."""
 
     def __init__(self, condition: Atom) -> None:
         self.condition = condition
 
 
 def _alike(x: Expr, y: Expr, chosen: Mapping[Atom, bool]) -> bool:
-    """Return True if both have the same normal form, whatever the conditions that are not in `chosen` are."""
+    """Return True if both have the same normal form for all outcomes of the conditions that are not in `chosen`."""
     try:
         form = _truth if x.dtype.kind == "bool" else _number
         return form(x, chosen) == form(y, chosen)
@@ -130,7 +130,7 @@ def _outcome(condition: Atom, chosen: Mapping[Atom, bool]) -> bool:
 
 
 def _compared(name: str, x: Polynomial, y: Polynomial, chosen: Mapping[Atom, bool]) -> bool:
-    """A comparison, told by "less than" and "equal" alone, of a difference and 0."""
+    """Evaluate a comparison. It asks only whether a difference is less than 0 or equal to 0."""
     if name in ("eq", "ne"):
         sides = frozenset((_arithmetic("sub", x, y), _arithmetic("sub", y, x)))
         return (len(sides) == 1 or _outcome(("eq", sides), chosen)) == (name == "eq")
@@ -167,7 +167,7 @@ def _arithmetic(name: str, x: Polynomial, y: Polynomial) -> Polynomial:
 
 
 def _members(name: str, form: Polynomial) -> frozenset[object]:
-    """What an operator is applied to, where it is nested too; the number itself if it is not the operator's result."""
+    """Return the operands of operator `name`, nested ones included; `form` itself if it is not a result of `name`."""
     match list(form):
         case [(((((str() as found), frozenset() as inside), 1),), Fraction(numerator=1, denominator=1))] if (
             found == name
@@ -178,7 +178,7 @@ def _members(name: str, form: Polynomial) -> frozenset[object]:
 
 
 def _extremum(name: str, forms: Sequence[Polynomial]) -> Polynomial:
-    """max(p + max(q, r), s) as the set of p + q, p + r and s."""
+    """Return max(p + max(q, r), s) as the set of p + q, p + r and s."""
     flat: set[Polynomial] = set()
     for form in forms:
         nested = next(((m, c) for m, c in form if c == 1 and len(m) == 1 and m[0][1] == 1 and m[0][0][0] == name), None)
@@ -198,7 +198,7 @@ def _extremum(name: str, forms: Sequence[Polynomial]) -> Polynomial:
 
 
 def _example(elements: Sequence[Elem], one: Sequence[Expr], other: Sequence[Expr]) -> str:
-    """Small numbers for which both sides differ, as a text; empty if none was found."""
+    """Find small numbers for which both sides differ, and return them as a text; "" if none were found."""
     random = Random(1)
     for _ in range(_TRIALS):
         numbers: dict[str, Number] = {}

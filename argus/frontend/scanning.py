@@ -1,4 +1,4 @@
-"""Scans: `cumsum`, `cumprod` and `associative_scan`, whose function becomes an expression of single elements."""
+"""Scans: `cumsum`, `cumprod` and `associative_scan`. The combining function becomes expressions of single elements."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OPERATORS = {"cumsum": "add", "cumprod": "mul"}
 
 
 def cumulative(call: CallSite) -> Value:
-    """`cumsum` and `cumprod`."""
+    """Emit `cumsum` or `cumprod`."""
     x = arguments.tile(call, "x")
     _check(call, x, call.spans["x"])
     if x.dtype is boolean or x.dtype.bits < 16:
@@ -31,7 +31,7 @@ def cumulative(call: CallSite) -> Value:
 
 
 def associative_scan(call: CallSite) -> Value:
-    """A scan of one tile, or of a tuple of tiles together, by an `@argus.func`."""
+    """Scan one tile, or a tuple of tiles together, with an `@argus.func`."""
     context, given = call.context, call.args["x"]
     several = given.items if isinstance(given, TupleValue) else (given,)
     if not several:
@@ -69,7 +69,7 @@ def _check(call: CallSite, x: Tile, span: Span) -> None:
 
 
 def _insist(call: CallSite, combine: Helper, finding: Finding) -> None:
-    """Refuse a function that is not known to be associative, with numbers that show it where there are some."""
+    """Reject a function that is not known to be associative; name numbers that refute it if some were found."""
     if finding.associative:
         return
     name = combine.function.name
@@ -117,7 +117,7 @@ def _scan(call: CallSite, xs: list[Tile], left: list[Elem], right: list[Elem], m
 
 
 def _combination(call: CallSite, combine: Helper, left: list[Elem], right: list[Elem]) -> list[Expr]:
-    """The results of a function of single elements as expressions of them."""
+    """Return the results of a function of single elements, as expressions of these elements."""
     context = call.context
     given = tuple(Tile((), e.dtype, e) for e in (*left, *right))
     before = set(context.fragments)
@@ -159,7 +159,7 @@ def _combination(call: CallSite, combine: Helper, left: list[Elem], right: list[
 
 
 def _only(context: Context, call: CallSite, combine: Helper, exprs: list[Expr], names: set[str]) -> None:
-    """Fail if a combination reads registers other than the elements that it combines."""
+    """Reject a combination that reads registers other than the elements that it combines."""
     if any(e.obj not in names for expr in exprs for e in elements(expr)):
         context.fail(
             "wrong-arguments",

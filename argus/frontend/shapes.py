@@ -1,4 +1,4 @@
-"""Other shapes of the same elements: `reshape`, `join`, `split` and `interleave` of register tiles."""
+"""Operators that rearrange register tiles: `reshape`, `join`, `split` and `interleave`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from argus.ir.nodes import Access, Map
 
 
 def reshape(call: CallSite) -> Value:
-    """The elements of a tile, in their order, in another shape."""
+    """Give a tile another shape; its elements keep their order."""
     x, shape = _tile(call, "x"), arguments.shape(call)
     if prod(x.shape) != prod(shape):
         call.context.fail(
@@ -37,7 +37,7 @@ def interleave(call: CallSite) -> Value:
 
 
 def split(call: CallSite) -> Value:
-    """The tiles at 0 and at 1 of the last dimension."""
+    """Return the tiles at indices 0 and 1 of the last dimension."""
     x = _tile(call, "x")
     if not x.shape or x.shape[-1] != 2:
         call.context.fail(
@@ -79,7 +79,7 @@ def _reshaped(call: CallSite, x: Tile, shape: tuple[int, ...]) -> Tile:
 
 
 def _moved(call: CallSite, x: Tile, index: tuple[Expr, ...], shape: tuple[int, ...]) -> Tile:
-    """A new fragment of `shape` with the elements of `x` at `index`."""
+    """Make a new fragment of `shape` with the elements of `x` at `index`."""
     context = call.context
     source = tiles.in_registers(context, x, f"{call.name}_of", call.span)
     assert source.fragment is not None

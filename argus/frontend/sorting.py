@@ -1,10 +1,10 @@
-"""`al.sort`: a bitonic network over a dimension of a register tile, written out step by step.
+"""`al.sort`: a bitonic sorting network over one dimension of a register tile, written out step by step.
 
     for block = 2, 4, ..., n, and distance = block / 2, ..., 2, 1:
         y[i] = x[i ^ distance]
-        x[i] = the lesser of x[i] and y[i], where that is the one for place i; else the greater
+        x[i] = the smaller of x[i] and y[i] if place i takes the smaller one, else the larger
 
-Elements meet in one thread's registers, in the lanes of a warp, or through shared memory, as the layout has them.
+The layout decides where elements meet: in one thread's registers, in the lanes of a warp, or through shared memory.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from argus.ir.types import boolean, float32, int32
 
 
 def sort(call: CallSite) -> Value:
-    """The elements of a tile in order along a dimension."""
+    """Sort the elements of a tile along a dimension."""
     context, x = call.context, arguments.tile(call, "x")
     (axis,) = arguments.axes(call, "axis", len(x.shape))
     extent = x.shape[axis]
@@ -41,7 +41,7 @@ def sort(call: CallSite) -> Value:
 
 
 def _keys(x: Tile) -> Tile:
-    """Integers in the order of the elements: those of floats have no NaN, which an extremum would spread."""
+    """Return integers in the order of the elements. Comparing floats themselves would spread NaN."""
     if not x.dtype.is_float:
         return x
     wide = tiles.cast(x, float32)
@@ -49,7 +49,7 @@ def _keys(x: Tile) -> Tile:
 
 
 def _network(call: CallSite, keys: Tile, axis: int, descending: bool) -> Tile:
-    """Compare and exchange at all distances of all blocks."""
+    """Compare and exchange elements at all distances of all blocks."""
     now = tiles.materialise(call.context, keys, call.name, call.span)
     block = 2
     while block <= keys.shape[axis]:
@@ -62,7 +62,7 @@ def _network(call: CallSite, keys: Tile, axis: int, descending: bool) -> Tile:
 
 
 def _step(call: CallSite, now: Tile, axis: int, sizes: tuple[int, int], descending: bool) -> Tile:
-    """Each element and its partner: the lesser goes to the lower place of an ascending block."""
+    """Compare each element with its partner; in an ascending block the lower place gets the smaller one."""
     context, (block, distance) = call.context, sizes
     assert now.fragment is not None
     at, whole = Coord(axis), coords(len(now.shape))
@@ -82,7 +82,7 @@ def _step(call: CallSite, now: Tile, axis: int, sizes: tuple[int, int], descendi
 
 
 def _bit(at: Expr, size: int) -> Expr:
-    """Whether a place is in the lower half of a block of twice that size."""
+    """Return an expression that is true in the lower half of each block of `2 * size` places."""
     return ir.op("lt", ir.op("mod", at, Const(2 * size)), Const(size))
 
 

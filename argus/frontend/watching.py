@@ -1,4 +1,4 @@
-"""Looking into a running kernel: `al.device_print`, `al.device_assert`."""
+"""Output from a running kernel: `al.device_print` and `al.device_assert`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from argus.ir.watch import Quoted
 from argus.source import Span
 
 LONGEST = 200
-"""Most characters of a text for a person."""
+"""The most characters of a text that a kernel prints."""
 
 
 def device_print(call: CallSite) -> Value:
-    """One print for each value."""
+    """Emit one print for each value."""
     text, values = _text(call), call.args["values"]
     if not call.context.target.prints:
         call.context.fail(
@@ -41,7 +41,7 @@ def device_print(call: CallSite) -> Value:
 
 
 def device_assert(call: CallSite) -> Value:
-    """An assertion, which says in its text where it stands."""
+    """Emit an assertion whose text names its file and line."""
     condition, where = arguments.tile(call, "condition"), call.spans["condition"]
     tiles.require_bool(call.context, condition, where, "the condition of `al.device_assert`")
     place = f"{_file(call.span)}:{call.span.line}"
@@ -70,7 +70,7 @@ def _file(span: Span) -> str:
 
 
 def _source(span: Span) -> str:
-    """Return the text of an expression, as far as it stands on one line."""
+    """Return the text of an expression, or its first line."""
     if span.file is None:
         return "the condition is false"
     line = span.file.line(span.line)

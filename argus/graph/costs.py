@@ -32,7 +32,7 @@ def costly_part(group: Group) -> Apart | None:
 
 
 def _most(group: Group) -> float:
-    """What the functions behind a group's product may cost."""
+    """Return the largest total cost of functions that may follow a group's product in its kernel."""
     over = set(group.space.atoms(group.contracted)) - set(group.space.atoms(group.places))
     terms, made = ([group.space.size(a) for a in atoms] for atoms in (over, _made(group)))
     if not all(isinstance(size, int) for size in (*terms, *made)) or prod(made) < LARGE:

@@ -1,8 +1,8 @@
-"""Convolutions of few channels in float32: products that are added up one by one.
+"""Float32 convolutions with few channels, whose products are added up one by one.
 
-A library multiplies them without TF32 too: so few channels fill no matrix instruction. A tile has filters as rows, and
-pixels that follow one another in the result as columns, so that results leave in whole lines, whatever the image's
-sizes. For each channel and tap a thread has a pixel or two and all filters of the tile.
+Libraries compute them without TF32 too, because so few channels do not fill a matrix instruction. A tile has filters as
+rows, and pixels that are consecutive in the result as columns, so that results are written in whole lines for any image
+size. For each channel and tap, a thread holds one or two pixels and all filters of the tile.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from argus.graph.window import window_of
 
 
 def is_direct(group: Group) -> bool:
-    """Return True for a convolution of float32 with few channels, whose result is contiguous."""
+    """Return True for a float32 convolution with few channels and a contiguous result."""
     if group.window is None:
         return False
     window, made = window_of(group.window), meta_of((group.window, 0))
@@ -34,28 +34,28 @@ def is_direct(group: Group) -> bool:
 
 
 def tile_of(group: Group, layout: Layout) -> ConvolutionTile:
-    """The tile of a direct convolution."""
+    """Choose the tile of a direct convolution."""
     return direct_tile(layout, tuple(d.result for d in spatials(group, layout) if d.result is not None))
 
 
 class DirectEmitter(ConvolutionEmitter):
-    """Emits a tile of filters by pixels that follow one another, and then the operators that use it."""
+    """Emits a tile of filters by consecutive pixels, and then the operators that use it."""
 
     def grid(self) -> None:
-        """Program ids; a tile begins at a pixel of an image."""
+        """Emit the program ids. A tile begins at a pixel of an image."""
         conv, axes = self.conv, []
         if conv.rows is not None:
             axes.append((f"p{conv.rows.index}", f"al.cdiv({conv.rows.size}, HEIGHT)"))
         axes.append(("run", str(ceil(prod(a.extent for a in self.across) / conv.width))))
         axes += [(axis.index, axis.size) for axis in conv.grid]
         if len(axes) == 3:
-            axes.append(("one", "1"))  # the images are many more than a grid has along its third axis
+            axes.append(("one", "1"))  # there may be more images than a grid admits along its third axis
         self.out.add(f"{', '.join(n for n, _ in axes)} = al.grid({', '.join(extent for _, extent in axes)})")
         if conv.rows is not None:
             self.out.add(f"{conv.rows.index} = p{conv.rows.index} * HEIGHT + al.arange(HEIGHT)")
 
     def pixels(self) -> None:
-        """The indices along the result's axes of each of the tile's pixels."""
+        """Emit the indices of each of the tile's pixels along the result's axes."""
         self.out.add("pixel = run * WIDTH + al.arange(WIDTH)")
         inner = prod(a.extent for a in self.across)
         for place, axis in enumerate(self.across):

@@ -1,12 +1,12 @@
-"""Convolutions whose image is read by boxes: implicit products that the copy engine feeds.
+"""Convolutions whose image is read by boxes: implicit products whose operands the copy engine loads.
 
-With the channels last, a stride of 1 and no padding, the window of tap (r, s) is the image itself, moved:
+With channels last, a stride of 1 and no padding, the window of tap (r, s) is the image itself, shifted:
 
     place = p * W + q          of the result's pixel (p, q), counted in the image's rows
     y[f, p, q] = sum over r, s, c of w[r, s, f, c] * x[place + (r * W + s) * dilation, c]
 
-So a tile is a run of places, and its windows are a box of rows of channels for each tap. Places with q >= Q belong to
-no pixel; they are computed and not stored. `decompose` pads images and turns transposed convolutions to get there.
+A tile is therefore a run of places; its windows are one box of rows of channels for each tap. Places with q >= Q belong
+to no pixel; they are computed but not stored. `decompose` pads images and converts transposed convolutions for this.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from argus.graph.tiles import ConvolutionTile, flat_tile
 from argus.graph.window import window_of
 
 MOST_OUTSIDE = 1.6
-"""Places that are computed, of those that are stored: beyond that number gathering the pixels costs less."""
+"""The largest ratio of computed places to stored places: above it, gathering the pixels costs less."""
 
 
 def is_flat(group: Group, bits: int) -> bool:
-    """Return True for a convolution whose image can be read by boxes. `bits` of an element that is multiplied."""
+    """Return True if boxes can read the convolution's image. `bits`: the size of the elements that are multiplied."""
     if group.window is None or not bits or not by_matrices(group):
         return False
     window, x = window_of(group.window), meta_of(inputs(group.window)[0])
@@ -45,13 +45,13 @@ def is_flat(group: Group, bits: int) -> bool:
 
 
 def tile_of(group: Group, layout: Layout, target: str, bits: int) -> ConvolutionTile:
-    """The tile of a flat convolution."""
+    """Choose the tile of a flat convolution."""
     spatial = tuple(d.result for d in spatials(group, layout) if d.result is not None)
     return flat_tile(layout, spatial, target, bits)
 
 
 class FlatEmitter(ConvolutionEmitter):
-    """Emits a tile of filters by places that follow one another, and then the operators that use it."""
+    """Emits a tile of filters by consecutive places, and then the operators that use it."""
 
     def __init__(self, group: Group, layout: Layout, tile: ConvolutionTile) -> None:
         super().__init__(group, layout, tile)
@@ -60,7 +60,7 @@ class FlatEmitter(ConvolutionEmitter):
         self.image = sizes
 
     def grid(self) -> None:
-        """Program ids; a tile begins at a place of an image."""
+        """Emit the program ids. A tile begins at a place of an image."""
         conv = self.conv
         assert conv.rows is not None
         f = conv.rows.index
@@ -76,7 +76,7 @@ class FlatEmitter(ConvolutionEmitter):
         self.out.add(f"{f} = {f}0 + al.arange(HEIGHT)")
 
     def pixels(self) -> None:
-        """The indices along the result's axes of each of the tile's places."""
+        """Emit the indices of each of the tile's places along the result's axes."""
         self.out.add("first = run * WIDTH")
         self.out.add("place = first + al.arange(WIDTH)")
         for d in self.dims:
@@ -88,12 +88,12 @@ class FlatEmitter(ConvolutionEmitter):
             self.out.add(f"{d.result.index} = {text}")
 
     def reached(self, d: Spatial, turn: str) -> tuple[str, str, str]:
-        """Return the tap of a turn, how far it moves the window, and no condition."""
+        """Return the tap of an iteration, how far it moves the window, and no condition."""
         far = d.dilation * self.inner[d.number]
         return turn, turn if far == 1 else f"{turn} * {far}", ""
 
     def windows(self) -> str:
-        """The places that this step's taps meet, in shared memory, as rows of channels."""
+        """Stage the places that the taps of this step read in shared memory, as rows of channels."""
         c = self.channels
         assert c is not None
         moved = " + ".join(f"at{d.number}" for d in self.dims if d.turns > 1) or "0"

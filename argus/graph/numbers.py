@@ -1,4 +1,4 @@
-"""Tensors of one number that a model's code writes down, as `torch.min(x, torch.tensor(0.5))` does."""
+"""Tensors of one number that a model's code contains as constants, as in `torch.min(x, torch.tensor(0.5))`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _FLOATS = (torch.float32, torch.bfloat16, torch.float16)
 
 
 def fold_numbers(gm: torch.fx.GraphModule) -> None:
-    """Replace such tensors by `full`, whose number kernels write down too, whatever device the tensor is on."""
+    """Replace each float constant of one number by `full`, so that kernels contain the number, whatever its device."""
     for node in list(gm.graph.nodes):
         held = _held(gm, node)
         if held is None or held.dim() or held.dtype not in _FLOATS:
@@ -27,7 +27,7 @@ def fold_numbers(gm: torch.fx.GraphModule) -> None:
 
 
 def _held(gm: torch.fx.GraphModule, node: torch.fx.Node) -> torch.Tensor | None:
-    """The tensor that a node takes from the module's code; None for other nodes, and for a tensor without contents."""
+    """Return the tensor that a node takes from the module's code; None for other nodes and tensors without contents."""
     if node.op != "call_function" or capture.name(node) != "lift_fresh_copy.default":
         return None
     (source, *_) = node.args

@@ -86,7 +86,7 @@ def tile(layout: Layout, scans: bool = False, follows: Mapping[str, Axis] | None
 
 
 def _used(axis: Axis, height: int) -> float:
-    """Which part of a tile's rows are elements of an axis; all of them for a size that is known only when it runs."""
+    """Return the share of a tile's rows that are elements of an axis; 1 for a size that is known only at run time."""
     if not isinstance(axis.extent, int):
         return 1.0
     height = min(height, _power(axis))

@@ -288,8 +288,8 @@ def _apart(
     scale: tuple[Number, ...],
     constants: Mapping[str, object],
 ) -> Work:
-    """Of causal queries, fewer than keys: the keys that all of them see, to `rows`, those of all heads that share keys
-    together; and the others, head by head, as one more part."""
+    """Compute causal queries that are fewer than the keys in parts: the keys that all queries see, for `rows`, in which
+    heads that share keys are one head; and as one more part the other keys, head by head."""
     (q, k, v), (B, H, M, size) = read, read[0].shape
     shared, both = k.shape[1], k.shape[2] - M
     tiles = hopper_tiles(AttentionShape(size, rows.shape[2], both, B * shared, B * shared, False))
@@ -318,7 +318,7 @@ def _parts(made: Tensors, parts: int, batch: int, heads: int) -> tuple[Tensors, 
 
 
 def _join(rooms: Tensors, made: Tensors, heads: int, dtype: object) -> Call:
-    """What joins such parts of so many heads of all batches."""
+    """Return the call that joins the parts of all `heads` heads of all batches."""
     (o, lse), parts, size = made, len(rooms[0]), made[0].shape[3]
     joined = rooms[0].view(parts, heads, -1, size).movedim(0, 1), rooms[1].view(parts, heads, -1).movedim(0, 1)
     results = o.view(heads, -1, size), lse.view(heads, -1)

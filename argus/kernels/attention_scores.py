@@ -1,4 +1,4 @@
-"""Scores of attention: what a query thinks of a key, in the forms that models use, and online maxima of rows."""
+"""Scores of attention: the score of a query and a key in the forms that models use, and online maxima of rows."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ LOG2E = 1.4426950408889634
 
 @argus.func
 def raise_top(s, top, scale):
-    """The row maxima with the scores `s` `[rows, keys]`, `top` being those before; what is added to scaled exponents
-    of base 2 to make them relative to the new maxima; and the factor by which everything summed before shrinks.
+    """Return the row maxima after the scores `s` `[rows, keys]`, where `top` holds the maxima before; the summand that
+    makes scaled exponents of base 2 relative to the new maxima; and the factor by which earlier sums shrink.
 
     Rows that have seen no key yet keep the maximum -inf: their weights are 0, and so is the factor.
     """
@@ -24,19 +24,19 @@ def raise_top(s, top, scale):
 
 @argus.func
 def capped(x, CAP):
-    """A score between -CAP and CAP, 0 standing for no cap."""
+    """Return a score limited to the range from -CAP to CAP; a CAP of 0 means no limit."""
     return x if CAP == 0.0 else CAP * al.tanh(x * (1.0 / CAP))
 
 
 @argus.func
 def changed(x, b, h, i, j, CAP, SCORE):
-    """A score in another form: capped, and then as SCORE says."""
+    """Return a score in another form: capped, and then changed by SCORE."""
     return capped(x, CAP) if SCORE is None else SCORE(capped(x, CAP), b, h, i, j)
 
 
 @argus.func
 def score(q, k, b, h, t, i, j, reach, scale, GROUP, PARTS, SPAN, WINDOW, CAP, SCORE, MASK):
-    """What query i of part t thinks of key j, `scale` being times log2(e): -inf for keys that it does not see."""
+    """Return the score of query i of part t and key j, -inf for keys that i cannot see. `scale` includes log2(e)."""
     return al.where(
         (j <= i + reach)
         & ((PARTS == 1) | (t * SPAN <= j) & (j < t * SPAN + SPAN))
@@ -57,5 +57,5 @@ def score(q, k, b, h, t, i, j, reach, scale, GROUP, PARTS, SPAN, WINDOW, CAP, SC
 
 @argus.func
 def edges(D, WIDTH):
-    """The dimensions of a tile of rows that the tensor may cut off: its width too if a head has fewer elements."""
+    """Return the dimensions in which a tile of rows may exceed the tensor: its width too if D differs from WIDTH."""
     return (0,) if D == WIDTH else (0, 1)

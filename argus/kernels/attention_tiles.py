@@ -1,8 +1,8 @@
-"""Which tiles attention gets on sm_90a: those that there are, and a model of how long each takes; and on gfx942.
+"""Choose the tiles of attention: on sm_90a with a model of the time that each choice takes, and on gfx942.
 
-Which programs a multiprocessor runs is known when the kernel starts: rounds that go back and forth (`al.grid`,
-persistent). So the model deals them out as the kernel does, and takes the multiprocessor with most to do. A program
-takes a time of its own, and one for each block of keys that some of its rows see. No shape is treated apart.
+The order of `al.grid`, persistent, fixes which programs a multiprocessor runs: rounds go back and forth. So the model
+deals programs out as the kernel does, and takes the multiprocessor with the most work. A program takes a fixed time,
+and a time for each block of keys that some of its rows see. No shape is a special case.
 """
 
 from __future__ import annotations
@@ -102,8 +102,8 @@ def wave_tiles(problem: AttentionShape, dtype: DType) -> Tiles:
 
 
 def apart(problem: AttentionShape) -> bool:
-    """Whether causal queries had better go through the keys that all of them see as rows of one head for all that share
-    its keys, and through the others by another launch; and a last one joins both."""
+    """Return True if causal queries run faster in three launches: one for the keys that all queries see, with the rows
+    of all heads that share keys as rows of one head; one for the other keys; and one that joins both."""
     together = problem.rows * problem.heads // problem.shared
     if problem.rows >= problem.keys:
         return False
@@ -195,9 +195,9 @@ def _seconds(problem: AttentionShape, busy: float, programs: int, parts: int, gr
 
 
 def _bytes(problem: AttentionShape, rounds: int, group: int) -> float:
-    """What memory moves: queries and results, and keys and values once, if the cache holds those of a group of heads;
-    else, half of them on average, once in a round for all programs of a head. A round has as many heads as a group, but
-    as those of a head come apart, small groups read as much as `_GROUPS[0]` heads."""
+    """Return the bytes that memory moves. Queries and results move once; so do keys and values if there is no mask, or
+    if the cache holds those of a group of heads. Otherwise each round reads on average half of the keys and values of
+    its heads: as many as a group has, but at least `_GROUPS[0]`, because heads do not stay in step."""
     rows = 4 * problem.heads * problem.rows * problem.size
     keys = 4 * problem.shared * problem.keys * problem.size
     held = not problem.causal or min(group / problem.heads, 1.0) * keys <= _CACHE_BYTES

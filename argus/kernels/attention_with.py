@@ -1,4 +1,4 @@
-"""Attention with windows, soft caps, and scores and masks of one's own; heads of more sizes."""
+"""Attention with windows, soft caps, custom scores and masks, and more head sizes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SIZES = (64, 80, 96, 128, 192, 256)
 _PANEL = 64  # elements: rows of the copy engine's tiles are multiples of them
 _WIDE: Mapping[int, int] = {192: 64, 256: 48}
-"""Keys of a block on sm_90a, by head size: what fits shared memory beside 128 queries."""
+"""Keys of a block on sm_90a, by head size: as many as fit shared memory beside 128 queries."""
 _ELSEWHERE = {"BLOCK_M": 64, "BLOCK_N": 32, "STAGES": 2, "num_warps": 4}
 
 
@@ -38,12 +38,12 @@ def attention_with(
     scale: float | None = None,
     return_lse: bool = False,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
-    """Attention as `attention`, whose scores and masks have more forms, and whose heads have 64 to 256 elements.
+    """Compute `attention` with more forms of scores and masks, and heads of 64 to 256 elements.
 
-    `window`, with `causal`: a query sees that many keys, itself the last. `softcap`: a score x becomes
-    `softcap * tanh(x / softcap)`. `score(x, b, h, i, j)` and `mask(b, h, i, j)`, each an `@argus.func`, make another
-    score of x, and say whether query i of head h sees key j at all. Keys before all windows are not read; those that
-    `mask` hides are. Head sizes are 64, 80, 96, 128, 192 and 256. No gradient. Raises LaunchError.
+    `window`, with `causal`: a query sees that many keys, the last of which is its own. `softcap`: a score x becomes
+    `softcap * tanh(x / softcap)`. `score(x, b, h, i, j)` and `mask(b, h, i, j)` are `@argus.func`s: `score` replaces x,
+    and `mask` says if query i of head h sees key j. Keys before all windows are not read; keys that `mask` hides are
+    read. Head sizes are 64, 80, 96, 128, 192 and 256. There is no gradient. Raises LaunchError.
     """
     way = (causal, _window(window, causal), _cap(softcap))
     own = score is not None or mask is not None
@@ -53,7 +53,7 @@ def attention_with(
 
 
 def _window(window: int | None, causal: bool) -> int:
-    """The keys that a query sees; 0 for all. Raises LaunchError."""
+    """Return the number of keys that a query sees; 0 for all. Raises LaunchError."""
     if window is not None and (window < 1 or not causal):
         what = f"a window of {window} keys" + ("" if causal else " without causal=True")
         raise LaunchError.of("argument-type", what, "pass a positive number of keys, and causal=True")
@@ -61,7 +61,7 @@ def _window(window: int | None, causal: bool) -> int:
 
 
 def _cap(softcap: float | None) -> float:
-    """The cap; 0 for none. Raises LaunchError."""
+    """Return the cap of scores; 0 for none. Raises LaunchError."""
     cap = 0.0 if softcap is None else float(softcap)
     if softcap is not None and not (isfinite(cap) and cap > 0):
         raise LaunchError.of("bad-scale", f"the cap of scores is {cap}, no positive number", "leave it out for no cap")

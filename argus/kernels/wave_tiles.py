@@ -1,7 +1,7 @@
-"""Which tile a matrix product gets on gfx942: the one with the fewest cycles, by the machine's rates alone.
+"""Choose the tile of a matrix product on gfx942: the one with the fewest cycles by the machine's rates.
 
-Nothing was measured there. A step of a tile takes as long as the slower of the matrix units and LDS, which operands are
-written to once and read from by every wave; blocks of a compute unit run one after the other.
+The model is not calibrated by measurements. A step of a tile takes as long as the slower of the matrix units and LDS.
+Operands are written to LDS once, and every wave reads them; blocks of a compute unit run one after the other.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ _SHAPES = (
     (64, 64, 4),
     (32, 32, 1),
 )
-"""Rows, columns and waves of a block."""
+"""Rows, columns and waves of the tile of a block."""
 _BUFFERS = 2
-_DEPTH = 64  # bytes of k that a step takes of each row
-_AROUND = 4000.0  # cycles of a block before its first product and after its last
+_DEPTH = 64  # bytes of k in each row that one step multiplies
+_AROUND = 4000.0  # cycles of a block outside its products: before the first and after the last
 
 
 def wave_shapes(bits: int) -> Iterator[tuple[int, int, int, int]]:
-    """Rows, columns, depth and waves of the tiles whose buffers LDS holds, for operands of `bits`."""
+    """Yield the rows, columns, depth and waves of tiles whose buffers fit LDS, for operands of `bits` bits."""
     for rows, columns, waves in _SHAPES:
         if _BUFFERS * (rows + columns) * _DEPTH <= MI300X.block_shared_bytes:
             yield rows, columns, _DEPTH * 8 // bits, waves
 
 
 def wave_seconds(shape: tuple[int, int, int, int], m: int, n: int, k: int, batch: int, bits: int) -> float:
-    """The time of `batch` products c[m, n] = a[m, k] b[n, k] in tiles of `shape`."""
+    """Estimate the seconds of `batch` products c[m, n] = a[m, k] b[n, k] in tiles of `shape`."""
     rows, columns, depth, waves = shape
     blocks = ceil(m / rows) * ceil(n / columns) * batch
     resident = max(MI300X.shared_bytes // (_BUFFERS * (rows + columns) * _DEPTH), 1)

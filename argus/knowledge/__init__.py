@@ -1,4 +1,4 @@
-"""What is known about making kernels fast: entries that say when they apply, and rewrites that carry them out."""
+"""Knowledge about fast kernels: entries that say when they apply, and rewrites that carry them out."""
 
 from argus.knowledge.clause import Clause, Fact, Facts
 from argus.knowledge.entry import Entry

@@ -1,4 +1,4 @@
-"""When an entry applies: comparisons of facts with values. This is the whole language; nothing is evaluated."""
+"""The conditions of entries: comparisons of facts with values. This is the whole language; no Python is evaluated."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Clause:
     values: tuple[str, ...]
 
     def holds(self, facts: Facts) -> bool:
-        """Whether the facts satisfy the clause. A fact that is not known satisfies none."""
+        """Return True if the facts satisfy the clause. An unknown fact satisfies no clause."""
         value = facts.get(self.fact)
         if value is None:
             return False
@@ -36,7 +36,7 @@ class Clause:
 
 
 def clauses(text: str, facts: frozenset[str]) -> tuple[Clause, ...]:
-    """Read clauses that are separated by semicolons. Raises ValueError for anything that is not in the table."""
+    """Read clauses separated by semicolons. Raises ValueError for an unknown fact and for anything but a comparison."""
     return tuple(_clause(part.strip(), facts) for part in text.split(";") if part.strip())
 
 

@@ -1,7 +1,7 @@
-"""A kernel's text under edit: its surface tree, and replacements of parts of the text.
+"""A kernel's text under edit: its surface tree, and replacements for parts of the text.
 
 All edits of one rewrite refer to the same text and are carried out together, so comments and line breaks around them
-stay as the author wrote them. The text is read by the parser of the language; none of it runs.
+stay as the author wrote them. The parser of the language reads the text; none of it runs.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ PATH = "kernel.py"
 
 
 class OverlapError(Exception):
-    """Two edits of one rewrite change the same text, so the rewrite does not apply."""
+    """Two edits of one rewrite change the same text. The rewrite does not apply."""
 
 
 @dataclass(slots=True)
 class Draft:
-    """The text of a file, one kernel in it, and the edits that were asked for: (start, end, new text)."""
+    """The text of a file, one kernel in it, and the requested edits: (start, end, new text)."""
 
     text: str
     function: Function
@@ -60,22 +60,22 @@ class Draft:
     # ------------------------------------------------------------------ reading
 
     def read(self, node: Expression | Statement) -> str:
-        """The text of a node."""
+        """Return the text of a node."""
         start, end = self.place(node.span)
         return self.text[start:end]
 
     def place(self, span: Span) -> tuple[int, int]:
-        """Where a span begins and ends in the text."""
+        """Return the offsets at which a span begins and ends in the text."""
         return self.starts[span.line - 1] + span.column - 1, self.starts[span.end_line - 1] + span.end_column - 1
 
     def calls(self, *names: str, within: tuple[Statement, ...] | None = None) -> list[Call]:
-        """The calls of these functions of the language, in order of the text."""
+        """Return the calls of these functions of the language, in the order of the text."""
         found = [c for s in statements(self.function.body if within is None else within) for e in expressions(s)
                  for c in every(e) if isinstance(c, Call)]  # fmt: skip
         return [c for c in found if self.called(c) in names]
 
     def called(self, expr: Expression) -> str:
-        """The name of the function of the language that an expression calls, or "range"; "" for anything else."""
+        """Return the name of the language function that an expression calls, or "range"; "" for anything else."""
         if not isinstance(expr, Call):
             return ""
         match expr.function:
@@ -87,28 +87,28 @@ class Draft:
                 return ""
 
     def loops(self) -> list[ForStmt]:
-        """The loops that run on the machine, the outer before the inner."""
+        """Return the loops that the kernel runs, an outer loop before those inside it."""
         return [s for s in statements(self.function.body)
                 if isinstance(s, ForStmt) and self.called(s.iterable) in ("range", "pipelined")]  # fmt: skip
 
     def constants(self) -> dict[str, int | float | str | bool | None]:
-        """The parameters whose default is a plain constant, with it."""
+        """Return the default of every parameter whose default is a literal."""
         return {p.name: p.default.value for p in self.function.params if isinstance(p.default, Literal)}
 
     # ------------------------------------------------------------------ editing
 
     def replace(self, node: Expression | Statement, new: str) -> None:
-        """Put `new` in the place of a node."""
+        """Replace a node by `new`."""
         self.edits.append((*self.place(node.span), new))
 
     def before(self, statement: Statement, *lines: str) -> None:
-        """Put lines before a statement, indented as it is."""
+        """Insert lines before a statement, indented like the statement."""
         start, _ = self.place(statement.span)
         indent = " " * (statement.span.column - 1)
         self.edits.append((start, start, "".join(f"{line}\n{indent}" for line in lines)))
 
     def after(self, statement: Statement, *lines: str) -> None:
-        """Put lines after the line on which a statement ends, indented as the statement is; after a loop's body."""
+        """Insert lines after the last line of a statement, for a loop or branch after its body, indented like it."""
         last = statement
         while isinstance(last, ForStmt | IfStmt):
             last = last.body[-1] if isinstance(last, ForStmt) else (last.orelse or last.then)[-1]
@@ -117,11 +117,11 @@ class Draft:
         self.edits.append((end, end, "".join(f"{indent}{line}\n" for line in lines)))
 
     def remove(self, statement: Statement) -> None:
-        """Leave out a statement that has its lines for itself."""
+        """Remove a statement that shares its lines with no other."""
         self.edits.append((self.starts[statement.span.line - 1], self.starts[statement.span.end_line], ""))
 
     def keyword(self, call: Call, name: str, value: str) -> None:
-        """Give a call a keyword argument, or another value for one that it has."""
+        """Give a call a keyword argument; replace the value if the call has the argument."""
         given = next((k for k in call.keywords if k.name == name), None)
         if given is not None:
             self.replace(given.value, value)
@@ -132,7 +132,7 @@ class Draft:
         self.edits.append((len(inside), len(inside), f"{comma}{name}={value}"))
 
     def parameter(self, name: str, value: object) -> None:
-        """Give the kernel a constexpr parameter with a default, or a parameter that it has another default."""
+        """Give the kernel a constexpr parameter with a default; replace the default if the kernel has the parameter."""
         given = next((p for p in self.function.params if p.name == name), None)
         if given is not None and given.default is not None:
             self.replace(given.default, repr(value))
@@ -144,7 +144,7 @@ class Draft:
         self.edits.append((end, end, f"{between}{name}: {self.language}.constexpr = {value!r}"))
 
     def option(self, name: str, value: object) -> None:
-        """Give the decorator of the kernel another value for an option that it names."""
+        """Give the decorator of the kernel an option; replace the value if the decorator has the option."""
         given = next((k for k in self.function.options if k.name == name), None)
         if given is not None:
             self.replace(given.value, repr(value))
@@ -158,7 +158,7 @@ class Draft:
         self.edits.append((end, end, f"{name}={value!r}" if opened else f"({name}={value!r})"))
 
     def result(self) -> str:
-        """The text with all edits carried out; of two at one place the first comes first."""
+        """Return the text with all edits carried out. Raises OverlapError if two edits change the same text."""
         found, end = [], len(self.text)
         for start, stop, new in sorted(self.edits, key=lambda e: (e[0], e[1]), reverse=True):
             if stop > end:
@@ -172,7 +172,7 @@ class Draft:
 
 
 def statements(body: tuple[Statement, ...]) -> Iterator[Statement]:
-    """All statements of a body, those of loops and branches behind their heads."""
+    """Yield all statements of a body; those inside a loop or branch follow its head."""
     for statement in body:
         yield statement
         if isinstance(statement, ForStmt):
@@ -182,31 +182,31 @@ def statements(body: tuple[Statement, ...]) -> Iterator[Statement]:
 
 
 def expressions(statement: Statement) -> tuple[Expression, ...]:
-    """The expressions of a statement itself; of a loop or branch those of its head."""
+    """Return the expression of a statement; for a loop or branch, the one in its head."""
     value = getattr(statement, "value", None) or getattr(statement, "iterable", None)
     value = value or getattr(statement, "cond", None)
     return () if value is None else (value,)
 
 
 def every(expr: Expression) -> Iterator[Expression]:
-    """An expression and all expressions in it."""
+    """Yield an expression and all expressions in it."""
     yield expr
     for part in parts(expr):
         yield from every(part)
 
 
 def given(call: Call, name: str) -> Keyword | None:
-    """A keyword argument of a call, if it has it."""
+    """Return a keyword argument of a call, or None."""
     return next((k for k in call.keywords if k.name == name), None)
 
 
 def bound(statement: Statement) -> str:
-    """The one name that an assignment binds, or ""."""
+    """Return the one name that an assignment binds, or ""."""
     return statement.targets[0].id if isinstance(statement, Assign) and not statement.unpack else ""
 
 
 def free_name(draft: Draft, wanted: str) -> str:
-    """`wanted`, or with a number behind it if the kernel uses that name."""
+    """Return `wanted`, with a number appended if the text contains that name."""
     taken, name, number = draft.text, wanted, 2
     while name in taken:
         name, number = f"{wanted}{number}", number + 1

@@ -1,7 +1,7 @@
 """One entry of the knowledge base, and the form of its file.
 
 A file begins with `# title`. Then come lines `field: value`, then prose, then the change as a `diff` block of lines
-that are kept (" "), left out ("-") and added ("+"); blank lines separate the places of a change.
+that are kept (" "), removed ("-") and added ("+"); blank lines separate the places of a change.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _NEEDED = ("when", "measured", "source", "cost", "invariant", "wrong", "on")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What is known of one optimisation.
+    """One optimisation: when it applies, what it gains, how to make it, and how to get it wrong.
 
-    `steps` are rewrites that carry it out, in order; none where it takes thought. `gain` is the expected factor of
-    speed, and `measured` says what was measured, as `source` has it. `invariant` keeps it honest; `wrong` are the error
-    codes of mistakes. `on` is the kernel of the pair before and after: the name of a kernel of this package, and the
-    rewrites that were made before; `target` is where both are proved.
+    `steps` are the rewrites that carry it out, in order; there are none if it needs judgement. `gain` is the expected
+    speed-up; `measured` is what was measured, and `source` where. `invariant` must stay true; `wrong` lists the error
+    codes of typical mistakes. `on` names the kernel of the example, one of this package, and the rewrites that are made
+    before the change. `target` is the target for which both versions are proved.
     """
 
     name: str
@@ -46,27 +46,27 @@ class Entry:
     change: str
 
     def applies(self, facts: Facts) -> bool:
-        """Whether every clause holds."""
+        """Return True if every clause holds."""
         return all(clause.holds(facts) for clause in self.when)
 
     @property
     def kernel(self) -> str:
-        """The name of the kernel of the pair."""
+        """Return the name of the example's kernel."""
         return self.on[0]
 
     def before(self) -> str:
-        """The text of the kernel before the change."""
+        """Return the kernel's text before the change."""
         text = (FOLDER / "kernels" / f"{self.on[0]}.py").read_text(encoding="utf-8")
         steps = self.on[1:]
         return text if not steps else rewrite(text, self.on[0], *steps) or ""
 
     def after(self) -> str:
-        """The text of the kernel after the change."""
+        """Return the kernel's text after the change."""
         return changed(self.before(), self.change)
 
 
 def read(path: Path) -> Entry:
-    """Read an entry's file; its folder is its layer. Raises ValueError that says what is wrong with it."""
+    """Read an entry's file; its folder is its layer. Raises ValueError, which says what is wrong with the file."""
     head, _, rest = path.read_text(encoding="utf-8").partition("\n\n")
     title, fields = head.removeprefix("# ").strip(), dict[str, str]()
     body, _, block = rest.partition("```diff\n")
@@ -102,7 +102,7 @@ def read(path: Path) -> Entry:
 
 
 def changed(text: str, change: str) -> str:
-    """The text with a change made at each of its places. Raises ValueError if it has no such place, or several."""
+    """Make a change at each of its places in a text. Raises ValueError if a place is not there exactly once."""
     for place in change.strip("\n").split("\n\n"):
         lines = place.splitlines()
         old = "".join(f"{line[1:]}\n" for line in lines if line[:1] in " -")

@@ -1,6 +1,6 @@
-"""What is known of a kernel: counts of its text, its shape on a target, and, with sizes, where its time goes.
+"""Facts about a kernel: counts in its text, its shape on a target and, with sizes, its bottleneck.
 
-A profile adds what only a proof, a model or a run knows. The names here are the vocabulary of entries.
+A profile adds facts that only a proof, a model or a run knows. Clauses of entries use the names defined here.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _count(*names: str) -> Callable[[Draft], int]:
 
 
 def _computing(draft: Draft) -> list[Call]:
-    """The calls that a kernel carries out, without those of its specification."""
+    """Return the calls that a kernel carries out, without those of its specification."""
     return [c for s in statements(draft.function.body) for e in expressions(s) if draft.called(e) not in _STATING
             for c in every(e) if isinstance(c, Call)]  # fmt: skip
 
@@ -45,14 +45,14 @@ def _loaded_operands(draft: Draft) -> int:
 
 
 def _divisions(draft: Draft) -> int:
-    """Quotients by a name of something that is no number."""
+    """Count the divisions of a name, a call or an operation by a name."""
     found = [e for s in statements(draft.function.body) for x in expressions(s) if draft.called(x) not in _STATING
              for e in every(x) if isinstance(e, Binary) and e.op == "/"]  # fmt: skip
     return sum(isinstance(q.right, Name) and isinstance(q.left, Name | Call | Binary) for q in found)
 
 
 def _gathers(draft: Draft) -> int:
-    """Loads and stages of rows that an index tile names."""
+    """Count the loads and stages whose rows a loaded tile of indices gives."""
     tiles = {t.id for s in statements(draft.function.body) for e in expressions(s)
              if draft.called(e) == "load" for t in getattr(s, "targets", ())}  # fmt: skip
     views = [c.args[0] for c in _computing(draft) if draft.called(c) in ("load", "stage") and c.args]
@@ -95,17 +95,17 @@ _CODES = {"bank-conflicts": "bank_conflicts", "uncoalesced-access": "uncoalesced
           "policy-not-applied": "unapplied_policies"}  # fmt: skip
 
 FACTS = frozenset({*_OF_TEXT, *_OF_SHAPE, *_OF_PROFILE, "target", "bound"})
-"""Every name that a clause may use. `bound` is the part of the machine that the performance model names."""
+"""Every name that a clause may use. `bound` is the bottleneck that the performance model names."""
 
 
 def facts_of_text(text: str, name: str, target: str) -> dict[str, Fact]:
-    """Count what stands in the text of a kernel. Raises `SourceError`."""
+    """Count what the text of a kernel contains. Raises `SourceError`."""
     draft = Draft.of(text, name)
     return {"target": target, **{fact: count(draft) for fact, count in _OF_TEXT.items()}}
 
 
 def facts_of_shape(explicit: Kernel, sizes: Mapping[str, Number]) -> dict[str, Fact]:
-    """Return the shape of a lowered kernel on its target at some sizes; nothing where there is no model."""
+    """Return the shape of a lowered kernel on its target at some sizes; without a model or a grid, only its threads."""
     model = MODELS.get(explicit.target or "")
     if model is None or explicit.grid is None:
         return {"threads": explicit.num_threads}
@@ -120,7 +120,7 @@ def facts_of_shape(explicit: Kernel, sizes: Mapping[str, Number]) -> dict[str, F
 
 
 def facts_of_profile(findings: Sequence[Diagnostic]) -> dict[str, Fact]:
-    """Count the warnings about speed that a proof gave."""
+    """Count the performance warnings of a proof."""
     counts: dict[str, Fact] = dict.fromkeys(_OF_PROFILE, 0)
     for finding in findings:
         if finding.code in _CODES:
@@ -129,7 +129,7 @@ def facts_of_profile(findings: Sequence[Diagnostic]) -> dict[str, Fact]:
 
 
 def facts_of(text: str, name: str, options: Options, sizes: Mapping[str, Number] | None = None) -> dict[str, Fact]:
-    """Everything that is known of a kernel without a run. Raises `ArgusError` for a text that does not lower."""
+    """Return everything that is known about a kernel before it runs. Raises `ArgusError` if the text does not lower."""
     explicit = compile.lower(compile.elaborate(SourceFile("kernel.py", text), name, options), options.target)
     report = compile.verify(explicit)
     shape = {"threads": explicit.num_threads} if sizes is None else facts_of_shape(explicit, sizes)

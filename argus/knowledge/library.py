@@ -1,4 +1,4 @@
-"""All entries: found by words, or by what a kernel is."""
+"""The search for entries: by words, or by the facts of a kernel."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SCHEMA = "argus.knowledge/1"
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """A clause of an entry, the kernel's own value of its fact, and whether the clause holds."""
+    """A clause of an entry, the kernel's value of its fact, and True if the clause holds."""
 
     clause: Clause
     value: str
@@ -29,12 +29,12 @@ class Reason:
 
 @lru_cache(maxsize=1)
 def entries() -> tuple[Entry, ...]:
-    """Every entry, layer by layer, by name. Raises ValueError for a file that is no entry."""
+    """Return every entry, by layer and name. Raises ValueError for a file that is not an entry."""
     return tuple(read(path) for layer in LAYERS for path in sorted((FOLDER / "entries" / layer).glob("*.md")))
 
 
 def search(query: str) -> list[Entry]:
-    """The entries that have words of the query, those with most of them first; words of titles count double."""
+    """Return the entries that contain words of the query, the best match first; words of titles count double."""
     words = set(re.findall(r"[a-z0-9]+", query.lower()))
     scored = [(_score(entry, words), entry) for entry in entries()]
     return [e for score, e in sorted(scored, key=lambda pair: (-pair[0], pair[1].name)) if score]
@@ -47,7 +47,7 @@ def _score(entry: Entry, words: set[str]) -> int:
 
 
 def reasons(entry: Entry, facts: Facts) -> tuple[Reason, ...]:
-    """Why an entry applies, or does not: every clause with the kernel's value."""
+    """List every clause of an entry with the kernel's value: they show why the entry applies or does not."""
     return tuple(Reason(c, _shown(facts.get(c.fact)), c.holds(facts)) for c in entry.when)
 
 
@@ -56,12 +56,12 @@ def _shown(value: object) -> str:
 
 
 def applicable(facts: Facts) -> list[Entry]:
-    """The entries that apply to a kernel, those that promise most first."""
+    """Return the entries that apply to a kernel, those with the largest expected gain first."""
     return sorted((e for e in entries() if e.applies(facts)), key=lambda e: (-e.gain, e.name))
 
 
 def entry_json(entry: Entry, why: Sequence[Reason] = ()) -> Json:
-    """An object with all fields of an entry, and, of a kernel, `why` it applies."""
+    """Return an entry as a JSON object. `why`: its clauses with a kernel's values."""
     return {
         "schema": SCHEMA, "name": entry.name, "layer": entry.layer, "title": entry.title,
         "when": [str(c) for c in entry.when], "rewrites": list(entry.steps), "gain": entry.gain,

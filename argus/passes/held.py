@@ -1,11 +1,11 @@
-"""Operands that a loop multiplies again and again stay in registers, where memory fills them without LDS.
+"""Keep operands in registers that every iteration of a loop multiplies; memory fills them without LDS (gfx942).
 
     stage qt[m, k] <- q[...]            ->  copy qt[m, k] <- q[...]        a register tile
     for ...:                                for ...:
         mma s += qt * kt                        mma s += qt * kt
 
-Waves of gfx942 have the registers for that, and LDS is what they share. No wave may hold what another one holds too:
-all of them stand along the operand's rows.
+Waves of gfx942 have enough registers for this, while they share LDS. No two waves may hold the same rows, so all waves
+of the block stand along the operand's rows.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from argus.passes.fresh import touches, whole
 from argus.passes.moves import target_of
 from argus.passes.stages import padded, plain_copy
 
-_MOST = 64  # registers of a lane for one operand
+_MOST = 64  # the most registers of a lane for one operand
 
 
 def hold_operands(kernel: Kernel) -> Kernel:
-    """Turn the stages of such operands into loads of register tiles."""
+    """Turn stages of operands that loops multiply into loads of register tiles, where `_stays` allows it."""
     if target_of(kernel).vendor != "amd":
         return kernel
     inside = {id(s) for loop in walk(kernel.body) if isinstance(loop, For) for s in walk(loop.body)}
@@ -48,7 +48,7 @@ def hold_operands(kernel: Kernel) -> Kernel:
 
 
 def _stays(kernel: Kernel, stage: Stage) -> bool:
-    """Return True if all uses of the tile are as a whole left operand of warps that stand along its rows."""
+    """Return True if the tile fits registers and is only used as a whole left operand, all warps along its rows."""
     tile = kernel.object(stage.dst)
     uses = [
         s for s in walk(kernel.body) if s is not stage and not isinstance(s, For | Programs) and stage.dst in touches(s)

@@ -1,4 +1,4 @@
-"""Hints on gfx942: what a wave issues between the products of an iteration.
+"""Hints on gfx942: the instructions that a wave issues between the products of an iteration.
 
     barrier                                 ->  ...
     next = a[...]                               sched_group_barrier    most reads of LDS
@@ -6,8 +6,8 @@
     ...                                         sched_group_barrier    some products, a read of LDS; and again
     sa[...] = next                              sched_group_barrier    a product, a store to LDS; and again
 
-Left alone, the compiler reads the operands of each step just before its products, and waits for them. The hints stand
-at the end of an iteration that is one piece of straight code; they change no value and no order.
+Without hints, the compiler reads the operands of each step just before its products, and waits for them. The hints
+stand at the end of an iteration without branches; they change no value and no order.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from argus.passes.moves import target_of
 
 _PRODUCT, _LOAD, _READ, _WRITE = 0x8, 0x20, 0x100, 0x200
 _LATE = 4
-"""One of so many reads is left for later, beside products: the registers of all would be too many."""
+"""One read in `_LATE` is issued later, between products: the results of all reads would take too many registers."""
 _STRAIGHT = ThreadCopy | Map | Mma | Barrier | Tag | AssertTags
 
 
 def interleave(kernel: Kernel) -> Kernel:
-    """Append hints to every loop of a product through registers."""
+    """Append hints to every loop that has no branches and enough products."""
     if target_of(kernel).vendor != "amd":
         return kernel
 
@@ -41,11 +41,11 @@ def interleave(kernel: Kernel) -> Kernel:
 
 
 def _hints(kernel: Kernel, loop: For) -> tuple[SchedGroup, ...]:
-    """The hints of an iteration; () where there are too few products for what stands beside them."""
+    """Return the hints of an iteration; () if it has too few products for the accesses between them."""
     copies = [s for s in loop.body if isinstance(s, ThreadCopy)]
     loads = sum(_accesses(s) for s in copies if isinstance(kernel.object(s.src.obj), Tensor))
     writes = sum(_accesses(s) for s in copies if isinstance(kernel.object(s.dst.obj), Shared))
-    # Two reads of 8 bytes of one base become one instruction.
+    # Two reads of 8 bytes with the same base become one instruction.
     reads = sum(-(-_accesses(s) // 2) for s in copies if isinstance(kernel.object(s.src.obj), Shared))
     products = sum(_products(kernel, s) for s in loop.body if isinstance(s, Mma))
     late = reads // _LATE
@@ -65,6 +65,6 @@ def _accesses(copy: ThreadCopy) -> int:
 
 
 def _products(kernel: Kernel, stmt: Mma) -> int:
-    """The instructions of one wave."""
+    """Count the instructions that one wave issues for a product."""
     row = MMA[stmt.instr or ""]
     return prod(stmt.shape) // (prod(row.shape) * kernel.num_warps)

@@ -1,17 +1,17 @@
-"""Scans over threads: first each thread's own registers, then the lanes of a warp, then the warps, and back down.
+"""Scans over threads: each thread's own registers first, then the lanes of a warp, then the warps, and back down.
 
     scan axis 1 of x to y = y[c0, c1] + x[c0, c1]      (c1 is spread over 4 registers, 32 lanes, 2 warps)
 
-    s[c0, 4 * c1] = x[c0, 4 * c1]                      one register after the other: s are scans of four elements
+    s[c0, 4 * c1] = x[c0, 4 * c1]                      one register after another: s holds scans of 4 elements
     s[c0, 4 * c1 + 1] = s[c0, 4 * c1] + x[c0, 4 * c1 + 1] ...
-    t[c0, c1] = s[c0, 4 * c1 + 3]                      their totals: by shuffles over 1, 2, 4, ... lanes, t becomes
+    t[c0, c1] = s[c0, 4 * c1 + 3]                      the totals of s; shuffles over 1, 2, 4, ... lanes make t
     t[c0, c1] = t[c0, c1 - 1] + t[c0, c1] ...            the scan of the totals in a warp
-    u[c0, c1] = t[c0, 32 * c1 + 31]                    the totals of warps: through shared memory, scanned by each
-    t[c0, c1] = u[c0, c1 // 32 - 1] + t[c0, c1]        and back: what comes before each part
+    u[c0, c1] = t[c0, 32 * c1 + 31]                    the totals of warps: via shared memory, scanned by each warp
+    t[c0, c1] = u[c0, c1 // 32 - 1] + t[c0, c1]        back down: each part with the scan of all parts before it
     y[c0, c1] = t[c0, c1 // 4 - 1] + s[c0, c1]
 
-Every step is an ordinary statement, and these are what is proved. The combination is written out wherever two parts
-meet, the earlier one first.
+Every step is an ordinary statement, and the proof is about these statements. The combination is written out wherever
+two parts meet, with the earlier part first.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from argus.passes.report import LoweringError, problem
 from argus.passes.scratch import scratch_layout
 
 _STEPS = 8
-"""Most registers that are combined one after the other; longer runs are parts of parts."""
+"""The most registers that are combined one after another; longer runs are split into parts."""
 
 
 def expand_scans(kernel: Kernel) -> Kernel:
-    """Write out every `Scan`, whose layout is chosen."""
+    """Write out every `Scan`. Its layout must be chosen."""
     fresh = Fresh(kernel)
 
     def change(stmt: Stmt, context: Enclosing) -> tuple[Stmt, ...] | None:
@@ -54,7 +54,7 @@ class _Tiles:
 
 @dataclass(frozen=True, slots=True)
 class _Level:
-    """Scans of groups of `extent` neighbouring parts of the axis. `spread`: the groups are spread over warps above."""
+    """Scans of groups of `extent` neighbouring parts of the axis. `spread` is the layout with one element per group."""
 
     scanned: _Tiles
     extent: int
@@ -62,7 +62,7 @@ class _Level:
 
 
 class _Expansion:
-    """The statements of one scan. `body` collects them."""
+    """The statements of one scan, collected in `body`."""
 
     def __init__(self, fresh: Fresh, stmt: Scan, context: Enclosing) -> None:
         self.fresh, self.stmt, self.context = fresh, stmt, context
@@ -71,7 +71,7 @@ class _Expansion:
         self.body: list[Stmt] = []
 
     def run(self) -> tuple[Stmt, ...]:
-        """Scan from the smallest parts to the largest; then combine each with what comes before it, the other way."""
+        """Scan from the smallest parts to the largest; on the way back, combine each with the scan of all before it."""
         assert self.stmt.layout is not None
         source = _Tiles(tuple(t.operand.obj for t in self.stmt.tiles), self.stmt.layout)
         digits = self._digits(source.layout)
@@ -83,7 +83,7 @@ class _Expansion:
         return tuple(self.body)
 
     def _up(self, source: _Tiles, digits: list[tuple[str, int]], more: bool) -> tuple[list[_Level], _Tiles | None]:
-        """The scans of all levels, and with `more` the totals of the last one."""
+        """Emit the scans of all levels and return them; with `more`, also return the totals of the last level."""
         levels: list[_Level] = []
         for number, (kind, extent) in enumerate(digits):
             spread = coarser(source.layout, self.axis, extent)
@@ -94,7 +94,7 @@ class _Expansion:
         return levels, source if more else None
 
     def _digits(self, layout: FragmentLayout) -> list[tuple[str, int]]:
-        """The digits of the axis, fastest first. Every thread scans what lies above the first digit of warps."""
+        """Split the axis into digits, fastest first. From the first digit of warps on, the rest is one digit."""
         threads = split_threads(layout, self.fresh.kernel.warp_size)
         if threads is None or uneven(layout, self.axis):
             what = f"the layout {layout} does not split the scanned axis evenly over threads and registers"
@@ -114,7 +114,7 @@ class _Expansion:
     # ------------------------------------------------------------------ up
 
     def _registers(self, source: _Tiles, extent: int, groups: FragmentLayout) -> _Tiles:
-        """Each thread combines its own elements one after the other."""
+        """Let each thread combine its own elements one after another."""
         scanned = so_far = self._tiles("scan", source.layout)
         first, step = (extent - 1, -1) if self.stmt.reverse else (0, 1)
         for turn in range(extent):
@@ -128,7 +128,7 @@ class _Expansion:
         return scanned
 
     def _lanes(self, source: _Tiles, extent: int) -> _Tiles:
-        """Lanes combine what they have with what lanes at twice the distance have, again and again."""
+        """Combine each lane's value with one from an earlier lane; double the distance until the digit is covered."""
         here = Coord(self.axis)
         place = op("mod", here, Const(extent)) if extent < source.layout.shape[self.axis] else here
         scanned, distance = source, 1
@@ -147,7 +147,7 @@ class _Expansion:
     # ------------------------------------------------------------------ across warps, and down
 
     def _over_warps(self, totals: _Tiles) -> _Tiles:
-        """What comes before each of the parts that warps have: every warp scans them all."""
+        """Return the scan of all parts before each warp's part. Every warp scans the totals of all warps."""
         layout = self._of_every_warp(totals.layout)
         every = self._through_shared(totals, Coord(self.axis), layout, "warps", not self.context.meets)
         levels, _ = self._up(every, self._digits(layout), False)
@@ -156,7 +156,7 @@ class _Expansion:
         return self._through_shared(scanned, self._preceding(totals.layout), totals.layout, "before", False)
 
     def _of_every_warp(self, totals: FragmentLayout) -> FragmentLayout:
-        """The layout of all totals in each warp: over the lanes that share the axis, if there are enough of them."""
+        """Return the layout of all totals in each warp: over the lanes that share the axis, if there are enough."""
         assert self.stmt.layout is not None
         extent, size, place = totals.shape[self.axis], self.fresh.kernel.warp_size, 1
         lanes: list[tuple[Mode, int]] = []
@@ -177,9 +177,9 @@ class _Expansion:
         return FragmentLayout(totals.shape, tuple(threads), (*kept, own)).simplify()
 
     def _down(self, levels: Sequence[_Level], before: _Tiles | None, results: _Tiles) -> None:
-        """Combine the smallest scans with what comes before them, told by the levels above, the largest first.
+        """Combine the smallest scans with everything before them, going from the largest level to the smallest.
 
-        `before`: what comes before each group of the largest level; None if it has one group.
+        `before`: the scan of all groups before each group of the largest level; None if it has one group.
         """
         for level in reversed(levels[1:]):
             before = self._exclusive(level, before)
@@ -188,7 +188,7 @@ class _Expansion:
         self._set(results, here, values, first.scanned.layout)
 
     def _exclusive(self, level: _Level, before: _Tiles | None) -> _Tiles:
-        """What comes before each part of a level: the parts before it in its group, and what comes before the group."""
+        """Return the scan of everything before each part of a level: earlier parts of its group, and earlier groups."""
         layout, here = level.scanned.layout, Coord(self.axis)
         inside = self._follows(op("mod", here, Const(level.extent)) if before is not None else here, level.extent)
         near = self._read(level.scanned, op("where", inside, self._before(here, 1), here), layout, "near")
@@ -203,29 +203,29 @@ class _Expansion:
         return made
 
     def _joined(self, before: _Tiles, level: _Level) -> list[Expr]:
-        """The scans of a level, each combined with what comes before its group."""
+        """Return the scans of a level, each combined with everything before its group."""
         here, groups = Coord(self.axis), level.spread.shape[self.axis]
         group = op("floordiv", here, Const(level.extent))
         own = self._elems(level.scanned, here)
         return _either(self._follows(group, groups), self._combined(self._elems(before, group), own), own)
 
     def _follows(self, place: Expr, extent: int) -> Expr:
-        """Whether something comes before the place, of so many."""
+        """Return an expression that is true if another of the `extent` places precedes this one in the scan."""
         return op("lt", place, Const(extent - 1)) if self.stmt.reverse else op("gt", place, Const(0))
 
     def _preceding(self, layout: FragmentLayout) -> Expr:
-        """The element before each one, or the first itself."""
+        """Return the place before each one, or the first place itself."""
         here = Coord(self.axis)
         return op("where", self._follows(here, layout.shape[self.axis]), self._before(here, 1), here)
 
     # ------------------------------------------------------------------ expressions and statements
 
     def _at(self, place: Expr) -> tuple[Expr, ...]:
-        """The coordinates of a statement, with `place` along the axis."""
+        """Return the coordinates of a statement, with `place` along the axis."""
         return (*self.whole[: self.axis], place, *self.whole[self.axis + 1 :])
 
     def _end(self, extent: int) -> Expr:
-        """The element of a group at which its scan ends."""
+        """Return the place in a group where the group's scan ends."""
         last = 0 if self.stmt.reverse else extent - 1
         return op("add", op("mul", Coord(self.axis), Const(extent)), Const(last))
 
@@ -236,7 +236,7 @@ class _Expansion:
         return [Elem(name, self._at(place), dtype) for name, dtype in zip(tiles.names, self.dtypes, strict=True)]
 
     def _combined(self, before: Sequence[Expr], here: Sequence[Expr]) -> list[Expr]:
-        """The combination of what a scan holds so far with what comes next, each one expression for each tile."""
+        """Combine the value of a scan so far with the next value; both have one expression for each tile."""
         known: dict[Expr, Expr] = {}
         for tile, first, second, dtype in zip(self.stmt.tiles, before, here, self.dtypes, strict=True):
             known |= {
@@ -246,7 +246,7 @@ class _Expansion:
         return [rewrite(tile.combine, known.get) for tile in self.stmt.tiles]
 
     def _tiles(self, what: str, layout: FragmentLayout) -> _Tiles:
-        """New tiles, named after the results."""
+        """Make new tiles, named after the results."""
         pairs = zip((t.result.obj for t in self.stmt.tiles), self.dtypes, strict=True)
         names = (self.fresh.fragment(f"{name}_{what}", dtype, layout.shape, layout) for name, dtype in pairs)
         return _Tiles(tuple(names), layout)
@@ -259,14 +259,14 @@ class _Expansion:
             self.body.append(Map(target, value, domain.shape, domain, scope, span=self.stmt.span))
 
     def _read(self, source: _Tiles, place: Expr, layout: FragmentLayout, what: str) -> _Tiles:
-        """New tiles with the elements of others at `place`: of the same thread, or of another lane."""
+        """Make new tiles with the elements of others at `place`, from the same thread or another lane of its warp."""
         made = self._tiles(what, layout)
         scope = "thread" if holds(source.layout, layout, self._at(place)) else "warp"
         self._set(made, Coord(self.axis), self._elems(source, place), layout, scope)
         return made
 
     def _through_shared(self, source: _Tiles, place: Expr, layout: FragmentLayout, what: str, again: bool) -> _Tiles:
-        """The same through shared memory. `again`: what the last iteration read may be there still."""
+        """Do as `_read`, through shared memory. `again`: threads may still read what the last iteration stored."""
         span, target = self.stmt.span, target_of(self.fresh.kernel)
         if self.context.divergent:
             text = "this scan crosses warps, which needs all threads of the block"
@@ -292,13 +292,13 @@ def _either(condition: Expr, yes: Sequence[Expr], no: Sequence[Expr]) -> list[Ex
 
 
 def in_steps(extent: int) -> tuple[int, ...]:
-    """Factors of an extent of at most `_STEPS` each, as far as it has such: 32 as 8 and 4."""
+    """Split an extent into factors of at most `_STEPS` where possible: 32 into 8 and 4."""
     step = max(n for n in range(1, _STEPS + 1) if extent % n == 0)
     return (extent,) if extent <= _STEPS or step == 1 else (step, *in_steps(extent // step))
 
 
 def coarser(layout: FragmentLayout, axis: int, extent: int) -> FragmentLayout:
-    """The layout of groups of `extent` elements along an axis: threads that share a group all hold it."""
+    """Return the layout of groups of `extent` elements along an axis; all threads that share a group hold it."""
 
     def split(mode: Mode) -> tuple[Mode, ...]:
         if mode.dim != axis:

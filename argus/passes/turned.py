@@ -1,13 +1,13 @@
-"""Operands that memory holds across: on the way to LDS they are turned, so that mfma reads them in vectors.
+"""Operands that are not contiguous along k in memory: registers transpose them on the way to LDS, for mfma.
 
-A lane of an mfma takes 8 bytes of consecutive k. Where k is not the contiguous dimension in memory, as of the values of
-attention, a thread loads vectors of several k, moves its registers into the other order, and stores runs of k:
+A lane of an mfma takes 8 bytes of consecutive k. If k is not the contiguous dimension in memory, as in the values of
+attention, a thread loads vectors for several k, reorders its registers, and stores runs of k:
 
     stage vt[k, n] <- v[...]            ->  next = v[...]              values of a thread: n first, then 4 k
                                             turned = next              k first
                                             vt[k, n] = turned          8 bytes at a time
 
-Lanes stand side by side along k, so that their stores fall into different banks.
+Neighbouring lanes take neighbouring runs of k, so that their stores fall into different banks.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from argus.layout import FragmentLayout, Mode
 from argus.passes.fresh import Fresh
 from argus.passes.moves import contiguous_axis, target_of
 
-_RUN, _VECTOR = 8, 16  # bytes: of k that a lane takes at once, and the widest access to memory
+_RUN, _VECTOR = 8, 16  # bytes of k that a lane takes at once, and bytes of the widest memory access
 
 
 def turned_axis(kernel: Kernel, stage: Stage) -> int | None:
-    """The dimension of the tile that is k of a product of waves and not contiguous in memory; None if there is none."""
+    """Return the tile's dimension that is k of a product on gfx942 but not contiguous in memory, or None."""
     source = kernel.object(stage.src.obj)
     if target_of(kernel).vendor != "amd" or len(stage.shape) != 2 or not isinstance(source, Tensor):
         return None
@@ -44,7 +44,7 @@ def _fits(kernel: Kernel, stage: Stage, k: int) -> bool:
 
 
 def _sizes(kernel: Kernel, stage: Stage) -> tuple[int, int]:
-    """Consecutive k, and consecutive elements along the other dimension, that a thread moves at a time."""
+    """Return how many consecutive k, and how many elements along the other dimension, a thread moves at a time."""
     itemsize = kernel.object(stage.dst).dtype.bytes
     run = _RUN // itemsize
     each, rest = divmod(prod(stage.shape), run * kernel.num_threads)
@@ -52,7 +52,7 @@ def _sizes(kernel: Kernel, stage: Stage) -> tuple[int, int]:
 
 
 def turned_layouts(kernel: Kernel, stage: Stage, k: int) -> tuple[FragmentLayout, FragmentLayout]:
-    """The layouts of a thread's registers when they are loaded and when they are stored."""
+    """Return the layouts of the registers for the load and for the store."""
     run, width = _sizes(kernel, stage)
     n, high = 1 - k, stage.shape[k] // run
     threads = kernel.num_threads
@@ -68,7 +68,7 @@ def turned_layouts(kernel: Kernel, stage: Stage, k: int) -> tuple[FragmentLayout
 
 
 def on_the_way(kernel: Kernel, fresh: Fresh, stage: Stage) -> tuple[str, str | None]:
-    """New register tiles for what `stage` moves: the one that is loaded, and the one that is stored, if another."""
+    """Make the register tiles through which `stage` moves data: one to load, and one to store if it differs."""
     dtype, k = kernel.object(stage.dst).dtype, turned_axis(kernel, stage)
     if k is None:
         return fresh.fragment(f"{stage.dst}_next", dtype, stage.shape), None
@@ -80,7 +80,7 @@ def on_the_way(kernel: Kernel, fresh: Fresh, stage: Stage) -> tuple[str, str | N
 
 
 def deposit(kernel: Kernel, stage: Stage, place: Access, register: str, turned: str | None) -> tuple[Stmt, ...]:
-    """The statements that store what was loaded to `place`."""
+    """Return the statements that store the loaded data to `place`."""
     here = coords(len(stage.shape))
     move: tuple[Stmt, ...] = ()
     if turned is not None:

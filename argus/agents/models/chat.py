@@ -1,4 +1,4 @@
-"""The interface to a chat model, and what stands around any of them: a budget, retries, and a transcript."""
+"""The interface to a chat model, and what every model shares: a budget, retries and a transcript."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a model said, and the tokens that it took. `refused`: it would not answer."""
+    """A model's answer, and the tokens that it took. `refused`: the model declined to answer."""
 
     text: str
     tokens_in: int = 0
@@ -43,7 +43,7 @@ class BudgetError(ModelError):
 
 
 class Model(Protocol):
-    """A chat model."""
+    """A chat model, which answers conversations."""
 
     def reply(self, messages: Sequence[Message]) -> Reply:
         """Answer a conversation. Raises ModelError."""
@@ -52,7 +52,7 @@ class Model(Protocol):
 
 @dataclass(slots=True)
 class Budget:
-    """Tokens and money of a run. Prices are of a million tokens; 0 counts no money."""
+    """The tokens and money of a run. Prices are per million tokens; a price of 0 counts no money."""
 
     tokens: int = 500_000
     money: float = float("inf")
@@ -74,7 +74,7 @@ class Budget:
 
 @dataclass(slots=True)
 class Careful:
-    """A model with a budget and retries, whose conversation is recorded."""
+    """A model with a budget and retries. If `record` is a path, the conversation is appended to that file."""
 
     model: Model
     budget: Budget = field(default_factory=Budget)
@@ -112,7 +112,7 @@ class Replayed:
         self._replies = [Reply(**json.loads(line)["reply"]) for line in lines if line.strip()]
 
     def reply(self, messages: Sequence[Message]) -> Reply:
-        """The next reply. Raises ModelError at the end of the transcript."""
+        """Return the next reply. Raises ModelError at the end of the transcript."""
         if not self._replies:
             raise ModelError("the transcript is at its end")
         return self._replies.pop(0)

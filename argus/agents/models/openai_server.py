@@ -1,4 +1,4 @@
-"""Any server that speaks OpenAI's chat protocol, through the vendor's own SDK: hosted models and local ones."""
+"""Any server that speaks OpenAI's chat protocol, hosted or local, through the vendor's own SDK."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _AGAIN = ("APIConnectionError", "APITimeoutError", "RateLimitError", "InternalSe
 
 
 class OpenAIServer:
-    """Model `name` of the server at `url`. The key is read from the variable `key_variable`, and never stored."""
+    """Model `name` of the server at `url`. The environment variable `key_variable` holds the key. It is not stored."""
 
     def __init__(self, name: str, url: str | None = None, key_variable: str = "OPENAI_API_KEY") -> None:
         if find_spec("openai") is None:
@@ -31,11 +31,11 @@ class OpenAIServer:
         return f"OpenAIServer({self._name!r})"
 
     def reply(self, messages: Sequence[Message]) -> Reply:
-        """Answer a conversation. Raises ModelError; its message holds nothing of the key."""
+        """Answer a conversation. Raises ModelError, whose message never contains the key."""
         asked = [{"role": m.role, "content": m.text} for m in messages]
         try:
             found = self._client.chat.completions.create(model=self._name, messages=asked)
-        except Exception as error:  # the SDK's errors quote requests, keys among them: only their kind is told
+        except Exception as error:  # the SDK's errors may quote keys: report only their type
             kind = type(error).__name__
             raise ModelError(f"the server gave no answer: {kind}", again=kind in _AGAIN) from None
         choice = found.choices[0]

@@ -1,4 +1,4 @@
-"""Optimisation without a language model: a planner picks rewrites and numbers, proofs and measurements decide."""
+"""Optimisation without a language model: a planner picks rewrites and constants; proofs and measurements decide."""
 
 from argus.agents.optimize.folder import Folder, State, Trial
 from argus.agents.optimize.planner import Planner

@@ -1,4 +1,4 @@
-"""Compare what a candidate left with what the author's kernel left, which another process computed."""
+"""Compare a candidate's results with those of the author's kernel, which another process computed."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 TOLERANCE = {"float32": 1e-4, "float16": 2.0**-9, "bfloat16": 2.0**-6}
-"""By dtype of an output: of an element, and of the root mean square of all, as sums are added up in another order."""
+"""By dtype of the output: relative to |element| + root mean square of all, because sums may be in another order."""
 _NARROW = 0.13
 
 
 def differences(candidate: Path, reference: Path, count: int, device: str = "cpu") -> str:
-    """Say where results differ under any of the distributions; "" if they agree."""
+    """Describe the first difference under any of the input distributions; "" if the results agree."""
     import torch
 
     for place in range(count):
@@ -27,7 +27,7 @@ def differences(candidate: Path, reference: Path, count: int, device: str = "cpu
 
 
 def difference(torch: Any, ours: Any, theirs: Any) -> str:
-    """Say how two tensors differ by more than rounding; "" if they do not. NaN agrees with NaN only."""
+    """Describe how two tensors differ by more than rounding; "" if they agree. NaN agrees only with NaN."""
     if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
         return f"{tuple(ours.shape)} of {ours.dtype} for {tuple(theirs.shape)} of {theirs.dtype}"
     if not ours.is_floating_point():

@@ -1,4 +1,4 @@
-"""One candidate through the stages that need no device, the cheapest rejection first."""
+"""Examine one candidate in the stages that need no device, the cheapest first."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from argus.tuning.model import MODELS, estimate
 from argus.tuning.work import work_of
 
 STAGES = ("parse", "task", "lower", "model", "prove", "build", "run", "compare", "time")
-"""Where a candidate may be refused, in order. Up to "prove" nothing is compiled."""
+"""The stages that may refuse a candidate, in order. Nothing is compiled to machine code before "build"."""
 
 SLOWER = 3.0
-"""A candidate that the model expects to take this many times as long as the best is not proved."""
+"""A candidate is not proved if its predicted time is more than this many times the best one's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """What became of a candidate: the stage that refused it ("" for none) and why; the model's time; its facts."""
+    """The outcome for a candidate: the stage that refused it ("" for none), why, the predicted time, and its facts."""
 
     refused: str
     reason: str = ""
@@ -38,7 +38,7 @@ class Examined:
 
 
 def shape_of(problem: Problem, text: str) -> tuple[Examined, compile.ExplicitKernel | None]:
-    """Pass a text through "parse", "task", "lower" and "model", against no other time."""
+    """Pass a text through "parse", "task", "lower" and "model". The kernel is None if one of them refuses the text."""
     try:
         tile = problem.kernel(text)
     except ArgusError as error:
@@ -63,20 +63,20 @@ def shape_of(problem: Problem, text: str) -> tuple[Examined, compile.ExplicitKer
 
 @lru_cache(maxsize=4)
 def _author(path: str, text: str, name: str, target: str) -> str:
-    """The author's kernel as it is lowered."""
+    """Return the text of the author's lowered kernel, with its tiles numbered."""
     problem = Problem(path, text, name, target, {})
     return _form(compile.lower(problem.kernel(), target))
 
 
 def _form(explicit: Kernel) -> str:
-    """The text of a kernel with numbers for the names of its tiles."""
+    """Return the text of a kernel with its tiles renamed to `tile0`, `tile1`, ..., so that names make no difference."""
     tiles = [tile.name for tile in explicit.shared] + [tile.name for tile in explicit.fragments]
     names = {name: f"tile{number}" for number, name in enumerate(tiles)}
     return re.sub(r"[A-Za-z_]\w*", lambda word: names.get(word[0], word[0]), print_kernel(explicit))
 
 
 def examine(problem: Problem, text: str, best_us: float | None = None, *, build: bool = True) -> Examined:
-    """Pass a text through all stages up to "build". `best_us` is the model's time of the best so far."""
+    """Pass a text through all stages up to "build". `best_us` is the predicted time of the best candidate so far."""
     found, explicit = shape_of(problem, text)
     if explicit is None:
         return found
@@ -100,7 +100,7 @@ def examine(problem: Problem, text: str, best_us: float | None = None, *, build:
 
 
 def predicted(problem: Problem, explicit: Kernel) -> tuple[float | None, str]:
-    """The model's microseconds at the problem's sizes, and why the machine cannot run the kernel, or ""."""
+    """Return the predicted microseconds, None without a model, and why the machine cannot run the kernel, or ""."""
     model = MODELS.get(problem.target)
     if model is None:
         return None, ""

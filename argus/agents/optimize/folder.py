@@ -19,7 +19,7 @@ SCHEMA = "argus.agents.optimize/1"
 
 @dataclass(slots=True)
 class Trial:
-    """One candidate: what made it of which parent, what refused it, the model's time and the measured one."""
+    """One candidate: how it was made from its parent, what refused it, the predicted time and the measured time."""
 
     number: int
     name: str
@@ -50,7 +50,7 @@ class State:
     seed: int = 0
 
     def refused(self) -> dict[str, int]:
-        """The number of refused candidates by stage."""
+        """Count the refused candidates by stage."""
         counts: dict[str, int] = {}
         for trial in self.trials:
             if trial.refused:
@@ -59,14 +59,14 @@ class State:
 
 
 class Folder:
-    """A run's folder: `state.json`, `log.txt`, `candidates/`, `results/`, and what is made at the end."""
+    """A run's folder: `state.json`, `log.txt`, `candidates/`, `results/`, and the files that are written at the end."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Hold the folder. Raises `ArgusError` if another run holds it; a run that died holds nothing."""
+        """Lock the folder. Raises `ArgusError` if another run holds the lock; a run that died holds none."""
         for part in ("candidates", "results"):
             (self.path / part).mkdir(parents=True, exist_ok=True)
         with (self.path / "lock").open("w") as file:
@@ -79,7 +79,7 @@ class Folder:
             yield
 
     def load(self, problem: str) -> State | None:
-        """The state of an earlier run of the same problem. Raises `ArgusError` if it was another problem."""
+        """Return the state of an earlier run, or None. Raises `ArgusError` if it belongs to another problem."""
         try:
             data = json.loads((self.path / "state.json").read_text(encoding="utf-8"))
             trials = [Trial(**t) for t in data.pop("trials")]
@@ -98,11 +98,11 @@ class Folder:
         return ArgusError(Diagnostic("bad-option", f"the state in `{self.path}` {what}", property="input", help=help))
 
     def save(self, state: State) -> None:
-        """Write the state whole, or leave the old one."""
+        """Write the state completely, or leave the old one."""
         self.write("state.json", json.dumps({"schema": SCHEMA, **asdict(state)}, indent=1))
 
     def write(self, name: str, text: str) -> None:
-        """Write a file whole, or leave the old one."""
+        """Write a file completely, or leave the old one."""
         path = self.path / name
         part = path.with_name(f"{path.name}.part")
         with part.open("w", encoding="utf-8") as file:
@@ -112,7 +112,7 @@ class Folder:
         part.replace(path)
 
     def text(self, number: int) -> str:
-        """The text of a candidate."""
+        """Return the text of a candidate."""
         return (self.path / "candidates" / f"{number:04}.py").read_text(encoding="utf-8")
 
     def keep(self, number: int, text: str) -> None:
@@ -120,13 +120,13 @@ class Folder:
         self.write(f"candidates/{number:04}.py", text)
 
     def results(self, name: str) -> Path:
-        """A folder for what a run of a candidate leaves."""
+        """Make a folder for the results of one run of a candidate, and return it."""
         path = self.path / "results" / name
         path.mkdir(parents=True, exist_ok=True)
         return path
 
     def log(self, line: str) -> None:
-        """Append a line to the log; line breaks in it are escaped, so that no text can forge a line."""
+        """Append a line to the log. Line breaks in it are escaped, so that no text can forge a line."""
         escaped = line.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
         with (self.path / "log.txt").open("a", encoding="utf-8") as file:
             file.write(f"{time.strftime('%H:%M:%S')} {escaped}\n")

@@ -1,4 +1,4 @@
-"""The next steps from one text: the knowledge entries that apply, and other numbers for its constants."""
+"""The next steps from one text: the knowledge entries that apply, and other values of its constants."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from argus.knowledge.draft import Draft
 from argus.knowledge.rewrites.constants import COLUMNS, DEPTH, ROWS, set_constants, warps
 
 TUNE = "tune"
-"""The name of the optimisation that changes numbers."""
+"""The name of the optimisation that changes constants."""
 
 _PRODUCT = {"rows": (64, 128, 192, 256), "columns": (64, 128, 160, 192, 256), "depth": (32, 64, 128),
             "stages": (2, 3, 4, 5, 6)}  # fmt: skip
 _WARPS, _GROUPS = (1, 2, 4, 8, 16, 32), (4, 8, 16)
 _ROWS_OF_VECTORS, _MOST_ELEMENTS = (1, 2, 4, 8, 16), 32768
-_ACCUMULATED = 200  # registers of a thread for accumulators, at most
+_ACCUMULATED = 200  # the most registers of a thread for accumulators
 _SHARED = 227 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A text to be tried: what makes it from its parent, and the factor that its entry promises (1 for numbers)."""
+    """A text to try: how it is made from its parent, and the speed-up that its entry promises (1 for constants)."""
 
     name: str
     how: str
@@ -32,7 +32,7 @@ class Move:
 
 
 def moves(text: str, name: str, target: str, facts: dict[str, Fact], sizes: dict[str, int]) -> list[Move]:
-    """All steps from a text, each another text; the order says nothing."""
+    """Return all steps from a text, each leading to a different text, in no particular order."""
     found = [*_entries(text, name, facts), *_numbers(text, name, target, facts, sizes)]
     return list({m.text: m for m in reversed(found) if m.text != text}.values())
 
@@ -61,7 +61,7 @@ def _named(known: dict[str, int], names: tuple[str, ...]) -> str:
 
 
 def _products(known: dict[str, int], facts: dict[str, Fact], target: str) -> Iterator[dict[str, int]]:
-    """Tiles of a matrix product: those whose accumulators fit the registers and whose stages fit shared memory."""
+    """Yield tiles of a matrix product whose accumulators fit the registers and whose stages fit shared memory."""
     rows, columns, depth = _named(known, ROWS), _named(known, COLUMNS), _named(known, DEPTH)
     stages = "STAGES" if "STAGES" in known else ""
     if not rows or not columns:
@@ -84,7 +84,7 @@ def _products(known: dict[str, int], facts: dict[str, Fact], target: str) -> Ite
 
 
 def _vectors(known: dict[str, int], now: int, sizes: dict[str, int]) -> Iterator[dict[str, int]]:
-    """Rows of elements: how many at a time, how long their tile is, and how many warps share it."""
+    """Yield tiles of rows of elements: how many rows at a time, how long the tile is, and how many warps share it."""
     rows, block = _named(known, ROWS), _named(known, ("BLOCK", "BLOCK_N", "COLUMNS", "TILE"))
     if not block:
         yield from ({"num_warps": w} for w in _WARPS if w != now)
@@ -97,5 +97,5 @@ def _vectors(known: dict[str, int], now: int, sizes: dict[str, int]) -> Iterator
 
 
 def _lengths(sizes: dict[str, int]) -> list[int]:
-    """Tiles as long as a dimension, in whole vectors of a warp."""
+    """Return tile lengths that cover a dimension, rounded up to whole vectors of a warp."""
     return [-(-size // 256) * 256 for size in sizes.values() if 256 <= size <= _MOST_ELEMENTS]

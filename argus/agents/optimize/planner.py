@@ -1,7 +1,7 @@
-"""The planner: a bandit over (optimisation, context), with what entries and the performance model promise as its prior.
+"""The planner: a bandit over (optimisation, context). Its prior is what entries and the performance model promise.
 
-Its table is what it has learned: for each pair the number of outcomes, the mean of their gains (logarithms of factors
-of speed) and the spread. It goes to the next task as a file.
+Its table holds what it has learned: for each pair the number of outcomes, the mean of their gains (logarithms of
+speed-ups) and their spread. A file passes the table on to the next task.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from dataclasses import asdict, dataclass, field
 from argus.knowledge import Fact
 
 _PRIOR, _EXPLORE = 2.0, 0.15
-"""The prior counts as so many outcomes; the weight of what is uncertain."""
+"""`_PRIOR`: the number of outcomes that the prior counts as; `_EXPLORE`: the weight of the uncertainty."""
 _REFUSED = -0.7
-"""The gain of a candidate that was refused: as if it were half as fast."""
+"""The gain that counts for a refused candidate: as if it were half as fast."""
 
 
 @dataclass(slots=True)
@@ -41,19 +41,19 @@ class Score:
 
 @dataclass(slots=True)
 class Planner:
-    """The table, by "optimisation in context", and the lessons in words."""
+    """The scores, by "optimisation in context", and the lessons in words."""
 
     table: dict[str, Score] = field(default_factory=dict)
     lessons: list[str] = field(default_factory=list)
 
     def expected(self, name: str, context: str, prior: float) -> float:
-        """The upper end of the gain to be expected, a logarithm. `prior` is what entry and model promise."""
+        """Return an optimistic estimate of the gain, a logarithm. `prior` is what the entry and the model promise."""
         known = self.table.get(f"{name} in {context}", Score())
         mean = (_PRIOR * prior + known.count * known.mean) / (_PRIOR + known.count)
         return mean + _EXPLORE * max(known.deviation, 0.1) * 2 / math.sqrt(1 + known.count)
 
     def learn(self, name: str, context: str, prior: float, gain: float | None, why: str, invariant: str) -> None:
-        """Note an outcome: the measured gain, or None for a candidate that was refused, and why."""
+        """Record an outcome: the measured gain, or None for a refused candidate, and why it was refused."""
         known = self.table.setdefault(f"{name} in {context}", Score(invariant=invariant))
         known.note(_REFUSED if gain is None else max(-2.0, min(2.0, gain)))
         expected = f"expected x{math.exp(prior):.2f}, "
@@ -61,19 +61,19 @@ class Planner:
         self.lessons.append(f"{name} in {context}: {said}")
 
     def as_json(self) -> dict[str, object]:
-        """The table and the lessons, as they are stored."""
+        """Return the table and the lessons in the form in which they are stored."""
         return {"table": {key: asdict(score) for key, score in self.table.items()}, "lessons": self.lessons}
 
     @classmethod
     def from_json(cls, data: dict[str, object]) -> Planner:
-        """Read what `as_json` gave. Raises TypeError or AttributeError for anything else."""
+        """Read what `as_json` returned. Raises TypeError or AttributeError for anything else."""
         table, lessons = data.get("table", {}), data.get("lessons", [])
         assert isinstance(table, dict) and isinstance(lessons, list)
         return cls({key: Score(**value) for key, value in table.items()}, [str(lesson) for lesson in lessons])
 
 
 def context_of(facts: dict[str, Fact]) -> str:
-    """The kind of a kernel, and what bounds it: where outcomes are alike."""
+    """Describe a kernel by its kind, its structure, its target and its bottleneck. Outcomes are shared in a context."""
     products, reductions = facts.get("products", 0), facts.get("reductions", 0)
     kind = "attention" if products and reductions else "product" if products else "rows" if reductions else "elements"
     staged = "specialised" if facts.get("producers") else "pipelined" if facts.get("pipelines") else "plain"

@@ -1,4 +1,4 @@
-"""The problem of a run: one kernel of one file, a target, and the sizes at which speed counts."""
+"""The problem of a run: one kernel of one file, a target, and the sizes at which it is timed."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from argus.simulate.sizes import admissible, integer_parameters
 from argus.source import SourceFile
 
 FLOAT = 0.125
-"""The value of a float argument that nobody gives."""
+"""The default value of a float argument."""
 SIZE = {"cpu": 256}
 _LARGE = 4096
-"""Sizes that nobody gives, on the CPU and elsewhere."""
+"""The default of every size: 256 on the CPU, and `_LARGE` elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
     """Kernel `name` of `text`, found at `path`. `sizes` holds every size and number that a launch takes.
 
-    `fixed` says that the sizes were asked for, so that a kernel may be made for them alone.
+    `fixed`: the caller gave sizes, so a kernel may be specialised for them.
     """
 
     path: str
@@ -38,21 +38,21 @@ class Problem:
     fixed: bool = False
 
     def source(self, text: str | None = None) -> SourceFile:
-        """The author's text, or another one in its place, with what it imports."""
+        """Return the author's text, or another one in its place, together with the files that it imports."""
         return linked(SourceFile(self.path, self.text if text is None else text))
 
     @property
     def options(self) -> Options:
-        """How every candidate is compiled."""
+        """Return the options with which every candidate is compiled."""
         return Options(target=self.target)
 
     def kernel(self, text: str | None = None) -> compile.TileKernel:
-        """The kernel of the author's text, or of another one. Raises `SourceError`."""
+        """Return the kernel of the author's text, or of another one. Raises `SourceError`."""
         return compile.elaborate(self.source(text), self.name, self.options)
 
     @property
     def digest(self) -> str:
-        """What tells this problem from others."""
+        """Return a digest that identifies the problem."""
         parts = (self.source().digest, self.name, self.target, sorted(self.sizes.items()), sorted(self.numbers.items()),
                  self.fixed)  # fmt: skip
         return hashlib.sha256(repr(parts).encode()).hexdigest()
@@ -61,10 +61,10 @@ class Problem:
 def problem_of(
     source: SourceFile, name: str, target: str, sizes: Mapping[str, int], numbers: Mapping[str, float] | None = None
 ) -> Problem:
-    """Complete the sizes and check the problem.
+    """Fill in the missing sizes and check the problem.
 
-    Raises `ArgusError` for a text that is no kernel, an output without a specification, and sizes that the kernel does
-    not admit.
+    Raises `ArgusError` for a text that is not a kernel, an output without a specification, and sizes that the kernel
+    does not admit.
     """
     kernel = compile.elaborate(source, name, Options(target=target))
     missing = missing_task(kernel)
@@ -84,7 +84,7 @@ def problem_of(
 
 
 def admits(kernel: Kernel, problem: Problem) -> bool:
-    """Whether a candidate may be called with the problem's sizes."""
+    """Return True if a candidate may be called with the problem's sizes."""
     return admissible(kernel, dict(problem.sizes))
 
 

@@ -1,4 +1,4 @@
-"""The process that examines candidates: it reads texts, proves and builds them, and never runs one."""
+"""The process that examines candidates. It reads texts, proves and builds them, and never runs one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from argus.agents.optimize.service import Answer, serve
 
 
 def handle(request: Answer) -> Answer:
-    """Answer {"problem", "text", "best_us", "build"} with an `Examined`; with "shape", only up to the model."""
+    """Answer {"problem", "text", "best_us", "build"} with an `Examined`; with "shape", stop after the stage "model"."""
     problem = Problem(**request["problem"])
     if request.get("shape"):
         return asdict(shape_of(problem, request["text"])[0])

@@ -1,4 +1,4 @@
-"""What a run leaves for people: the best kernel as a file, a plot of the run, and a report."""
+"""The files that a run leaves for readers: the best kernel, a plot, the lessons and a report."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def write(folder: Folder, problem: Problem, state: State) -> None:
 
 
 def as_json(folder: Folder, problem: Problem, state: State) -> Json:
-    """The object of `argus optimize --json`."""
+    """Return the object that `argus optimize --json` prints."""
     start, best = state.trials[0], state.trials[state.best]
     wrong, early = rejected(state)
     return {"kernel": problem.name, "target": problem.target, "start_us": start.us, "best_us": best.us,
@@ -36,13 +36,13 @@ def as_json(folder: Folder, problem: Problem, state: State) -> Json:
 
 
 def rejected(state: State) -> tuple[int, int]:
-    """The number of candidates that are wrong or slower than their parent, and of those rejected before a compiler."""
+    """Count the candidates that are wrong or no faster than their parent, and those refused before compilation."""
     useless = [t for t in state.trials[1:] if t.refused or (t.us or 0.0) >= (state.trials[t.parent].us or 0.0)]
     return len(useless), sum(t.refused in BEFORE_COMPILING for t in useless)
 
 
 def report(problem: Problem, state: State) -> str:
-    """The report, in Markdown."""
+    """Return the report in Markdown."""
     start, best = state.trials[0], state.trials[state.best]
     way: list[Trial] = [best]
     while way[-1].number:
@@ -77,7 +77,7 @@ def _cell(text: str) -> str:
 
 
 def history(state: State) -> str:
-    """A picture: the time of each candidate, the best so far as a line, and refused ones below in a colour by stage."""
+    """Draw the time of each candidate, a line for the best so far, and the refused candidates below, by stage (SVG)."""
     times = [t.us for t in state.trials if t.us]
     low, high = min(times, default=1.0), max(times, default=1.0)
     right = max(1, len(state.trials) - 1)

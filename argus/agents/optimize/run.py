@@ -1,4 +1,4 @@
-"""The loop: the planner picks steps, provers examine them side by side, one timer measures what is left."""
+"""The optimisation loop: the planner picks steps, provers examine them in parallel, and one timer measures the rest."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ from argus.tuning.model import MODELS
 
 _PROVER, _TIMER = "argus.agents.optimize.prover", "argus.agents.optimize.timer"
 _PROOF_S, _RUN_S = 300.0, 180.0
-"""A process that takes longer is ended. No verdict depends on this: what is not proved by then is refused."""
+"""A process that takes longer is ended, and its candidate is refused. A time-out never counts as a proof."""
 _BETTER, _MUCH_BETTER = 0.995, 0.8
 _PARENTS, _SCREENED = 3, 4
-"""Texts from which steps are taken, and how many times as many steps the model looks at as are examined."""
+"""The texts from which steps are taken; and, as a multiple of a round, the steps that only change constants."""
 _REPEATED, _FINALISTS = 3, 3
 _WIDTH = 8
-"""Candidates of a round, at most: later ones start from a better text."""
+"""The most candidates of a round. Small rounds let later candidates start from a better text."""
 
 Show = Callable[[State, str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """When a run ends: minutes in all, candidates, and processes at a time."""
+    """The limits of a run: total minutes, candidates, and processes that examine at a time."""
 
     minutes: float = 5.0
     steps: int = 1000
@@ -50,7 +50,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A move from a trial, with what is expected of it: the gain of the move, and that beside the best."""
+    """A move from a trial. `prior`: the promised gain, a logarithm; `score`: the expected gain over the best trial."""
 
     move: Move
     parent: int
@@ -60,7 +60,7 @@ class Step:
 
 
 def place_of_timing(target: str) -> str:
-    """Where candidates are timed: "gpu", "cpu" or "model". Raises `ArgusError` if there is none of these."""
+    """Return where candidates are timed: "gpu", "cpu" or "model". Raises `ArgusError` if none of these is possible."""
     if find_spec("torch") is not None:
         if target == "cpu":
             return "cpu"
@@ -80,7 +80,7 @@ def place_of_timing(target: str) -> str:
 
 
 class Run:
-    """One run in a folder. `show` is told of every outcome."""
+    """One run in a folder. `show` is called with the state and a line of text for every outcome."""
 
     def __init__(self, problem: Problem, folder: Folder, limits: Limits, show: Show | None = None) -> None:
         self.problem, self.folder, self.limits = problem, folder, limits
@@ -96,7 +96,7 @@ class Run:
         self._before_s = 0.0
 
     def go(self) -> State:
-        """Continue the folder's run, or start one; return its state when a limit is reached or no step is left."""
+        """Continue the folder's run, or start one. Return its state when a limit is reached or no step is left."""
         with self.folder.locked():
             self.state = self.folder.load(self.problem.digest) or self.state
             self.planner = Planner.from_json(self.state.planner)
@@ -119,7 +119,7 @@ class Run:
     # ------------------------------------------------------------------ the author's kernel
 
     def _begin(self) -> None:
-        """Prove and time the author's kernel, and keep its results, which a process of its own computes."""
+        """Prove and time the author's kernel. A separate process computes its results, which serve as the reference."""
         found = self._examined(self._provers[0], self.problem.text, None)
         if found.refused:
             message = f"`{self.problem.name}` is refused at {found.refused}: {found.reason}"
@@ -145,7 +145,7 @@ class Run:
     # ------------------------------------------------------------------ a round
 
     def _round(self) -> bool:
-        """Examine the most promising steps side by side, and time those that are left. False if there are none."""
+        """Examine the most promising steps in parallel, and time those that pass. False if there are no steps."""
         steps = self._steps()
         if not steps:
             return False
@@ -158,7 +158,7 @@ class Run:
                 self._decide(step, examined)
                 now = self.state.trials[self.state.best].us or math.inf
                 if self._over() or (now < before * _MUCH_BETTER and step.move.name != TUNE):
-                    break  # what is left started from a text that is not worth it any more
+                    break  # the other steps started from a text that is now much slower than the best
         return True
 
     def _decide(self, step: Step, found: Examined) -> None:
@@ -175,7 +175,7 @@ class Run:
         self._note(trial, move.text)
 
     def _note(self, trial: Trial, text: str) -> None:
-        """Keep a trial: its text, the log, the state, and the best so far."""
+        """Record a trial: store its text, update the best so far, save the state and write the log."""
         state = self.state
         trial.at_s = state.spent_s = self._before_s + time.monotonic() - self._started
         self.folder.keep(trial.number, text)
@@ -191,7 +191,7 @@ class Run:
         self._show(state, line)
 
     def _steps(self) -> list[Step]:
-        """The steps to be examined next, at most one for each prover, the most promising first."""
+        """Return the steps to examine next, at most one for each prover, the most promising first."""
         tried = {t.digest for t in self.state.trials}
         best = self.state.trials[self.state.best]
         found: list[Step] = []
@@ -207,13 +207,13 @@ class Run:
         return self._looked_at(found)
 
     def _parents(self) -> list[Trial]:
-        """The fastest texts, and the best of each other kind of text: what it lacks may only be better numbers."""
+        """Return the fastest text and the fastest of each kind, at most `_PARENTS`: a kind may only lack constants."""
         timed = sorted((t for t in self.state.trials if t.us is not None), key=lambda t: t.us or 0.0)
         kinds = {context_of(t.facts): t for t in reversed(timed)}
         return list({t.number: t for t in [*timed[:1], *kinds.values()]}.values())[:_PARENTS]
 
     def _looked_at(self, steps: list[Step]) -> list[Step]:
-        """Let the model look at some of the steps; leave out what it refuses, and put the most promising first."""
+        """Predict some of the steps, drop those that are refused, and return the most promising ones, best first."""
         width = min(len(self._provers), _WIDTH, max(0, self.limits.steps + 1 - len(self.state.trials)))
         random.Random(f"{self.state.seed} {len(self.state.trials)}").shuffle(steps)
         named = sorted((s for s in steps if s.move.name != TUNE), key=lambda s: -s.score)[: 2 * width]
@@ -225,7 +225,7 @@ class Run:
         return good[:width]
 
     def _with_model(self, worker: Worker, step: Step) -> Step | None:
-        """A step with the model's expectation in it; None if it is refused by then."""
+        """Return the step with the model's prediction in its prior and score; None if a stage refuses it."""
         key = _digest(step.move.text)
         if key not in self._looked:
             self._looked[key] = self._asked(worker, {"text": step.move.text, "shape": True})
@@ -254,9 +254,9 @@ class Run:
         return Examined("prove", answer["error"], "internal-error") if "error" in answer else Examined(**answer)
 
     def _measure(self, trial: Trial, text: str) -> None:
-        """Time a candidate, and compare what it leaves if it is the fastest; without a device take the model's time.
+        """Time a candidate; if it is faster than the best, compare its results. Without a device, predict the time.
 
-        The model's time stands for a proof alone: there is nothing to compare.
+        With a predicted time the proof alone decides, because there are no results to compare.
         """
         if self.timed_on == "model":
             trial.us, trial.compared = trial.predicted_us, True
@@ -281,7 +281,7 @@ class Run:
         return "cpu" if self.timed_on == "cpu" else "cuda:0"
 
     def _asked_timer(self, worker: Worker, step: str, text: str, **more: object) -> dict[str, object]:
-        """Ask a timer for a step of a candidate. Raises RuntimeError for what fails, and WorkerLost."""
+        """Ask a timer for one step of a candidate. Raises RuntimeError if the step fails, and WorkerLost."""
         request = {"problem": self._request, "text": text, "device": self._device, "step": step, **more}
         answer = worker.ask(request, _RUN_S)
         if "error" in answer:
@@ -289,21 +289,21 @@ class Run:
         return answer
 
     def _results(self, worker: Worker, text: str, name: str) -> None:
-        """Run what was built with the seed, which no build has seen; its results go to a folder."""
+        """Run the built candidate with the run's seed, which no build is told, and write its results to a folder."""
         where = self.folder.results(name)
         for old in where.glob("*.pt"):
             old.unlink()
         self._asked_timer(worker, "run", text, seed=self.state.seed, folder=str(where))
 
     def _time(self, text: str) -> float:
-        """The microseconds of what was built. Raises RuntimeError for anything that is no time."""
+        """Return the microseconds of the built candidate. Raises RuntimeError if the timer gives no valid time."""
         us = self._asked_timer(self._timer, "time", text, seed=self.state.seed)["us"]
         if not isinstance(us, float) or not math.isfinite(us) or us <= 0:
             raise RuntimeError(f"the timer said {us!r}")
         return us
 
     def _confirm(self) -> None:
-        """Time the fastest candidates again, in turns, and take the one whose middle time is least."""
+        """Time the fastest candidates again, in turns, and make the one with the least median time the best."""
         state = self.state
         timed = sorted((t for t in state.trials if t.compared), key=lambda t: t.us or 0.0)[:_FINALISTS]
         if self.timed_on == "model" or len(timed) < 2:
@@ -322,7 +322,7 @@ class Run:
 
 
 def _unlike(trial: Trial) -> bool:
-    """Whether the model cannot tell texts like this apart: products that read their operands from global memory."""
+    """Return True if the model cannot rank texts like this one: its products read operands without a stage."""
     return bool(trial.facts.get("loaded_operands"))
 
 

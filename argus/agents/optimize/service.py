@@ -1,7 +1,7 @@
-"""Worker processes that answer one request a line. Their answers go over a pipe that nothing else can write to.
+"""Worker processes that answer one request per line. Nothing else can write to the pipe of their answers.
 
-What a worker's libraries or compilers print goes to its standard error, so no printed line can pass for an answer.
-A worker that dies is replaced; the request it died of is refused.
+Whatever a worker's libraries or compilers print goes to its standard error, so no printed line can pass for an answer.
+A worker that dies is replaced; the request that it died of is refused.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Handler = Callable[[Answer], Answer]
 
 
 class WorkerLost(Exception):
-    """The process ended, or answered with something that is no answer."""
+    """The process ended, or answered with something that is not an answer."""
 
 
 class Worker:
@@ -83,7 +83,7 @@ def serve(handler: Handler) -> None:
 
 
 def _private_output() -> TextIO:
-    """What was standard output, under another number; standard output now goes to standard error."""
+    """Redirect standard output to standard error, and return the original standard output as a new file."""
     private = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     return private

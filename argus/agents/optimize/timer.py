@@ -1,8 +1,8 @@
-"""The process that runs candidates and takes their time. It knows nothing of how they were made, and judges none.
+"""The process that runs and times candidates. It does not know how they were made, and judges none of them.
 
-For each candidate: the build comes first, then the seed, so that no build can depend on inputs. Inputs are drawn under
-each hidden distribution; outputs are poisoned before every run that is compared; streams are joined before a result is
-read. What a run leaves is written to files, which another process compares.
+A candidate is built before its seed is known, so that no build can depend on inputs. Inputs are drawn under each hidden
+distribution. Outputs are poisoned before every run that is compared, and the device is synchronised before a result is
+read. The results are written to files, which another process compares.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from argus.simulate.sizes import shape_of
 from argus.tuning.bench import do_bench
 
 DISTRIBUTIONS = (1.0, 3.0, 0.01, -1.0)
-"""Factors of the inputs; no candidate is told of them."""
+"""Factors of the inputs, which no candidate is told."""
 _WARMUP_MS, _REP_MS = 10.0, 60.0
 
 
 class Timer:
-    """Candidates that were built, each to be run with inputs of a seed that comes later."""
+    """Builds, times and runs one candidate at a time. The seed of its inputs comes after the build."""
 
     def __init__(self) -> None:
         self._built: dict[str, Callable[..., None]] = {}
 
     def handle(self, request: Answer) -> Answer:
-        """Answer {"step", "problem", "text", "device"}; what comes after "build" has "seed", and "run" has "folder"."""
+        """Answer {"step", "problem", "text", "device"}; "time" and "run" also need "seed", and "run" needs "folder"."""
         problem = Problem(**request["problem"])
         kernel = problem.kernel(request["text"])
         steps = {"build": self._build, "time": self._time, "run": self._run}
@@ -44,7 +44,7 @@ class Timer:
 
         callable_ = from_text(request["text"], problem.path)[problem.name]
         callable_.prepare(*arguments(torch, kernel, problem, request["device"], seed=0, factor=1.0))
-        self._built = {request["text"]: callable_}  # one at a time: their inputs fill the memory
+        self._built = {request["text"]: callable_}  # only one at a time, because inputs fill the memory
         return {"built": True}
 
     def _run(self, problem: Problem, kernel: Kernel, request: Answer) -> Answer:
@@ -74,7 +74,7 @@ class Timer:
 
 
 def arguments(torch: Any, kernel: Kernel, problem: Problem, device: str, seed: int, factor: float) -> list[Any]:
-    """The arguments of a call: normal numbers times `factor`, and index tensors with contents as declared."""
+    """Draw the arguments of a call: normally distributed floats times `factor`, and integers as the kernel declares."""
     values = dict(problem.sizes)
     return [_scalar(p, problem) if isinstance(p, Scalar) else
             _tensor(torch, kernel, p, values, device, seed * 64 + place, factor)
@@ -105,7 +105,7 @@ def _tensor(
 
 
 def _poison(torch: Any, tensor: Any) -> None:
-    """Fill an output with what nobody computes: NaN, or the least integer."""
+    """Fill an output with a value that no kernel should compute: NaN, or bytes of 0x80."""
     if tensor.is_floating_point() and tensor.element_size() > 1:
         tensor.fill_(float("nan"))
     else:

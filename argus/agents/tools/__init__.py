@@ -1,1 +1,1 @@
-"""Tools for other agents: what the command line does, as functions of texts, and a server."""
+"""Tools for other agents: functions of texts that do what the command line does, and a server."""

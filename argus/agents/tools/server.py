@@ -26,7 +26,7 @@ INSTRUCTIONS = (
 
 
 def server(version: str) -> MCPServer[Any]:
-    """The server, with every tool and resource."""
+    """Make the server, with every tool and resource."""
     idle: list[Worker] = []
     made = MCPServer("argus", instructions=INSTRUCTIONS, version=version, log_level="WARNING")
     for name, tool in TOOLS.items():
@@ -42,7 +42,7 @@ def _text(path: Path) -> Callable[[], str]:
 
 
 def _called(name: str, tool: Tool, idle: list[Worker]) -> Callable[..., Awaitable[dict[str, Any]]]:
-    """A function with the tool's signature, from which its schema is made. Its work is done by a process of its own."""
+    """Make a function with the tool's signature, which gives its schema. A separate process does the work."""
 
     async def run(**arguments: Any) -> dict[str, Any]:
         worker = idle.pop() if idle else Worker(_WORKER)

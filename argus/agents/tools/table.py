@@ -1,4 +1,4 @@
-"""The tools: functions from texts and numbers to JSON. They read no file and write none, and run no text as Python."""
+"""The tools: functions from texts and numbers to JSON. They touch no files of the user and run no text as Python."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from argus.work import LIMIT_S
 
 PATH = "kernel.py"
 MOST_TEXT = 200_000
-"""Characters of a text that a tool takes."""
+"""The most characters of a text that a tool takes."""
 
 Sizes = Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A tool: its function, what it is for, and the seconds after which its process is ended."""
+    """A tool: its function, its description, and the seconds after which its process is ended."""
 
     function: Callable[..., Any]
     description: str
@@ -41,7 +41,7 @@ class Tool:
 
 
 def _task(text: str, kernel: str, target: str, form: str = "python") -> Task:
-    """The kernel of a text; the only one, if no name is given. `form` is "ir" for what `show` gave.
+    """Find the kernel of a text; without a name, its only kernel. `form` "ir": the text is what `show` returned.
 
     Raises `ArgusError`.
     """
@@ -130,7 +130,7 @@ def layout_(notation: str) -> Json:
 
 
 def time(text: str, kernel: str = "", target: str = "sm_90a", sizes: Sizes | None = None) -> Json:
-    """Return what the performance model expects of one kernel."""
+    """Return the time of one kernel that the performance model predicts."""
     task = _task(text, kernel, target)
     problem = problem_of(task.source, task.name, target, dict(sizes or {}))
     us, reason = predicted(problem, _explicit(text, kernel, target))
@@ -140,7 +140,7 @@ def time(text: str, kernel: str = "", target: str = "sm_90a", sizes: Sizes | Non
 def knowledge(
     query: str = "", text: str = "", kernel: str = "", target: str = "sm_90a", sizes: Sizes | None = None
 ) -> Json:
-    """Search the knowledge base by words, or by a kernel."""
+    """Search the knowledge base by words, or for entries that apply to a kernel."""
     if not text:
         return {"entries": [entry_json(e) for e in (search(query) if query else entries())]}
     task = _task(text, kernel, target)
@@ -193,7 +193,7 @@ TOOLS: Mapping[str, Tool] = {
 
 
 def call(name: str, arguments: Mapping[str, Any]) -> Json:
-    """Call a tool. What a tool cannot use is an answer with `error` and the findings, not an exception."""
+    """Call a tool. An input that it cannot use gives an answer with `error` and `codes`, not an exception."""
     try:
         result: Json = TOOLS[name].function(**arguments)
         return result

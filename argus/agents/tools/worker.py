@@ -12,6 +12,6 @@ def main() -> None:
 
 
 def unpacked(answer: Answer) -> Answer:
-    """The result of a tool; what went wrong inside of a worker is a result with `error`."""
+    """Return a tool's result; an error inside the worker becomes a result with `error`."""
     result = answer.get("result", {"error": answer.get("error", "no answer")})
     return result if isinstance(result, dict) else {"result": result}

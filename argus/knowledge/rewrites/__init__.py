@@ -1,4 +1,4 @@
-"""Rewrites of a kernel's text, by name. None of them has to be right: what comes out is proved, or is thrown away."""
+"""Rewrites of a kernel's text, by name. No rewrite has to be right: its result is proved or thrown away."""
 
 from argus.knowledge.rewrites.registry import REWRITES, rewrite
 

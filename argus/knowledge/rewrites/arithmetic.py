@@ -1,4 +1,4 @@
-"""Rewrites of arithmetic that leave its value over the reals alone."""
+"""Rewrites of arithmetic that keep its value over the real numbers; rounding may change."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _OUTER = ("spec", "tag", "assert_tags", "requires", "assume")
 
 
 def _computing(draft: Draft) -> list[tuple[Statement, Expression]]:
-    """The statements that compute, with each of their expressions."""
+    """Return the expressions of the statements that compute, each with its statement."""
     return [(s, e) for s in statements(draft.function.body) for e in expressions(s) if draft.called(e) not in _OUTER]
 
 
 def base_2(draft: Draft) -> None:
-    """`al.exp(x)` becomes `al.exp2(x * log2(e))`: the machine has powers of two only."""
+    """Turn `al.exp(x)` into `al.exp2(x * log2(e))`: the machine only has powers of two."""
     for _, expr in _computing(draft):
         for call in every(expr):
             if isinstance(call, Call) and draft.called(call) == "exp":
@@ -27,7 +27,7 @@ def base_2(draft: Draft) -> None:
 
 
 def divide_once(draft: Draft) -> None:
-    """`x / total` in a store or a result becomes `x * inverse`, with the inverse computed once before."""
+    """Turn the first `x / total` into `x * inverse`; the inverse is computed once, before the statement."""
     for statement, expr in _computing(draft):
         for quotient in every(expr):
             match quotient:
@@ -45,7 +45,7 @@ def _number(expr: Expression) -> bool:
 
 
 def fuse(draft: Draft) -> None:
-    """`(x - y) * c` becomes `al.fma(x, c, -y * c)`: with y one number a row, one instruction an element for two."""
+    """Turn `(x - y) * c` into `al.fma(x, c, -y * c)`: if y is one number per row, one instruction replaces two."""
     for _, expr in _computing(draft):
         for product in every(expr):
             match product:
@@ -56,7 +56,7 @@ def fuse(draft: Draft) -> None:
 
 
 def reduce_at_the_end(draft: Draft) -> None:
-    """`total += al.sum(e)` in a loop becomes a sum for each thread, added up once behind the loop."""
+    """Turn `total += al.sum(e)` in a loop into `parts += e`, a tile of partial sums that is summed after the loop."""
     for loop in draft.loops():
         for statement in loop.body:
             found = _summed(draft, statement)
@@ -66,7 +66,7 @@ def reduce_at_the_end(draft: Draft) -> None:
 
 
 def _summed(draft: Draft, statement: Statement) -> tuple[str, str] | None:
-    """The name and the tile of `total += al.sum(tile)` or `total = total + al.sum(tile)`."""
+    """Return the name and the tile of `total += al.sum(tile)` or `total = total + al.sum(tile)`."""
     match statement:
         case AugAssign(target=target, op="+=" | "+", value=value):
             name = target.id

@@ -1,4 +1,4 @@
-"""Rewrites of loops that multiply twice, as attention does: products of different turns run side by side."""
+"""Rewrites of loops with two products, as in attention: products of different iterations run side by side."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from argus.knowledge.draft import Draft, bound, every, free_name
 
 
 def rotate(draft: Draft) -> None:
-    """Delay the loop's last product by one turn, so that it runs beside what comes between the two products.
+    """Delay the loop's last product by one iteration, so that it runs beside the work between the two products.
 
-    `p` is kept from turn to turn, the second operand's tile is that of the turn before, and the last product of all
-    follows the loop.
+    `p` is kept from one iteration to the next, the second operand's tile belongs to the iteration before, and the very
+    last product follows the loop.
     """
     for loop in draft.loops():
         products = [s for s in loop.body if isinstance(s, Assign) and draft.called(s.value) == "mma"]
@@ -45,7 +45,7 @@ def _rotate(draft: Draft, loop: ForStmt, first: Assign, last: Assign) -> None:
 
 
 def _weights(draft: Draft, loop: ForStmt, last: Assign) -> tuple[str, str] | None:
-    """The left operand of the last product, `p = w.to(dtype)` of the loop: its name and its dtype."""
+    """Return name and dtype of the last product's left operand, which the loop computes as `p = w.to(dtype)`."""
     assert isinstance(last.value, Call)
     name = draft.read(last.value.args[0])
     for statement in loop.body:
@@ -57,7 +57,7 @@ def _weights(draft: Draft, loop: ForStmt, last: Assign) -> tuple[str, str] | Non
 
 
 def _tile(draft: Draft, loop: ForStmt, last: Assign) -> tuple[Assign, Subscript] | None:
-    """The statement that stages the right operand of the last product, and the view in it."""
+    """Return the statement that stages or loads the right operand of the last product, and the view in it."""
     assert isinstance(last.value, Call)
     wanted = draft.read(last.value.args[1])
     for statement in loop.body:
@@ -71,7 +71,7 @@ def _tile(draft: Draft, loop: ForStmt, last: Assign) -> tuple[Assign, Subscript]
 
 
 def _shape(draft: Draft, first: Assign) -> str | None:
-    """The shape of the first product's accumulator, which it makes itself."""
+    """Return the shape of the accumulator that the first product makes."""
     for call in every(first.value):
         if isinstance(call, Call) and draft.called(call) == "zeros":
             return draft.read(call.args[0])

@@ -1,4 +1,4 @@
-"""Rewrites of numbers: a constexpr parameter's default, and the number of warps. Each is one step of a search."""
+"""Rewrites of numbers: the default of a constexpr parameter, or the number of warps. Each is one step of a search."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def set_constants(draft: Draft, **values: int) -> None:
 
 
 def warps(draft: Draft) -> int:
-    """The number of warps of the decorator: 4 unless it says otherwise."""
+    """Return the number of warps that the decorator names, 4 by default."""
     option = next((k.value for k in draft.function.options if k.name == "num_warps"), None)
     return int(option.value) if isinstance(option, Literal) and isinstance(option.value, int) else 4
 
@@ -32,7 +32,7 @@ def _scaled_warps(draft: Draft, factor: float) -> None:
 
 
 def _scaled(draft: Draft, names: tuple[str, ...], factor: float) -> None:
-    """Multiply the first of these parameters that the kernel has."""
+    """Multiply the default of the first of these parameters that the kernel has."""
     for name, value in draft.constants().items():
         if name in names and isinstance(value, int) and int(value * factor) >= 1:
             draft.parameter(name, int(value * factor))
@@ -41,7 +41,7 @@ def _scaled(draft: Draft, names: tuple[str, ...], factor: float) -> None:
 
 ROWS, COLUMNS = ("BLOCK_M", "ROWS"), ("BLOCK_N", "COLUMNS", "BLOCK")
 DEPTH, STAGES = ("BLOCK_K", "DEPTH"), ("STAGES",)
-"""What the language's examples and kernels call the extents of a tile."""
+"""Names of a tile's extents in the examples and kernels of the language."""
 
 
 def _more_stages(draft: Draft) -> None:

@@ -1,4 +1,4 @@
-"""Rewrites of the grid: which blocks run together, and which programs a block has."""
+"""Rewrites of the grid: the order of programs, the schedule of warps, and clusters."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _GROUP = 8
 
 
 def _grid(draft: Draft, *without: str) -> Call | None:
-    """The call of `al.grid`, if it has none of these options."""
+    """Return the only call of `al.grid` if it has none of these options, else None."""
     calls = draft.calls("grid")
     if len(calls) != 1 or any(given(calls[0], name) is not None for name in without):
         return None
@@ -17,14 +17,14 @@ def _grid(draft: Draft, *without: str) -> Call | None:
 
 
 def persistent(draft: Draft) -> None:
-    """Share out the programs among as many blocks as run at once."""
+    """Share the programs among as many blocks as run at once."""
     call = _grid(draft, "persistent")
     if call is not None:
         draft.keyword(call, "persistent", "True")
 
 
 def group(draft: Draft) -> None:
-    """Run some rows of tiles at a time, column by column."""
+    """Go through the tiles in groups of rows, column by column in each group."""
     call = _grid(draft, "group")
     if call is not None and len(call.args) > 1:
         draft.keyword(call, "group", "GROUP")
@@ -32,17 +32,17 @@ def group(draft: Draft) -> None:
 
 
 def rows_apart(draft: Draft) -> None:
-    """Give each computing warpgroup rows of the tile for itself."""
+    """Give each computing warpgroup its own rows of the tile."""
     _schedule(draft, "rows")
 
 
 def turns(draft: Draft) -> None:
-    """Let warpgroups with rows of their own multiply one after the other."""
+    """Let warpgroups with their own rows multiply one after the other."""
     _schedule(draft, "turns")
 
 
 def pingpong(draft: Draft) -> None:
-    """Let two groups of warps take turns at whole programs."""
+    """Let two groups of warps work on whole programs in turn."""
     _schedule(draft, "pingpong")
 
 
@@ -56,7 +56,7 @@ def _schedule(draft: Draft, name: str) -> None:
 
 
 def cluster(draft: Draft) -> None:
-    """Run programs two by two, which load the tiles that both read for one another."""
+    """Run programs in clusters of two. Each loads part of the tiles that both read."""
     call = _grid(draft, "cluster")
     if call is not None and len(call.args) > 1:
         draft.keyword(call, "cluster", "2")

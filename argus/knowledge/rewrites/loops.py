@@ -9,7 +9,7 @@ _STAGES, _PRODUCERS, _GATHERING = 3, 4, 8
 
 
 def operands(draft: Draft) -> set[str]:
-    """The names that matrix products read as operands, and nothing else but assertions and specifications reads."""
+    """Return the names that matrix products read as operands and no other computation reads."""
     used: set[str] = set()
     elsewhere: set[str] = set()
     for statement in statements(draft.function.body):
@@ -26,7 +26,7 @@ def operands(draft: Draft) -> set[str]:
 
 
 def stage_operands(draft: Draft) -> None:
-    """`x = al.load(view, boundary_check)` of a product's operand becomes `x = al.stage(view, boundary_check)`."""
+    """Turn `x = al.load(...)` of a product's operand into `x = al.stage(...)`."""
     wanted = operands(draft)
     for statement in statements(draft.function.body):
         if not isinstance(statement, Assign) or bound(statement) not in wanted:
@@ -41,7 +41,7 @@ def _plain(call: Call) -> bool:
 
 
 def staged_loop(draft: Draft) -> ForStmt | None:
-    """The outermost loop that stages tiles and multiplies."""
+    """Return the first loop, outer before inner, that stages tiles and multiplies."""
     for loop in draft.loops():
         if draft.calls("stage", within=loop.body) and draft.calls("mma", within=loop.body):
             return loop
@@ -49,7 +49,7 @@ def staged_loop(draft: Draft) -> ForStmt | None:
 
 
 def pipeline_loop(draft: Draft) -> None:
-    """`range(lo, hi, step)` around staged products becomes `al.pipelined(lo, hi, step, stages=STAGES)`."""
+    """Turn `range(lo, hi, step)` around staged products into `al.pipelined(lo, hi, step, stages=STAGES)`."""
     loop = staged_loop(draft)
     if loop is None or draft.called(loop.iterable) != "range" or not isinstance(loop.iterable, Call):
         return
@@ -60,7 +60,7 @@ def pipeline_loop(draft: Draft) -> None:
 
 
 def producer_warps(draft: Draft) -> None:
-    """Give the pipelined loop warps of its own that load its tiles."""
+    """Give the pipelined loop producer warps, which load its tiles."""
     _producers(draft, _PRODUCERS)
 
 
@@ -78,14 +78,14 @@ def _producers(draft: Draft, warps: int) -> None:
 
 
 def read_once(draft: Draft) -> None:
-    """Say of the larger operand of a product of few rows that no two programs read it: it leaves the cache first."""
+    """Mark the last stage without `once`: nothing else reads its elements soon, so they leave the cache first."""
     calls = [c for c in draft.calls("stage") if given(c, "once") is None]
     if calls:
         draft.keyword(calls[-1], "once", "True")
 
 
 def mask_last_block(draft: Draft) -> None:
-    """A mask of a loop's places, `x = al.where(place < end, x, c)`, is asked for in the last block only."""
+    """Apply a mask of a loop's elements, `x = al.where(place < end, x, c)`, in the last block only."""
     for loop in draft.loops():
         call = loop.iterable
         if not isinstance(call, Call) or len(call.args) < 3:
@@ -99,7 +99,7 @@ def mask_last_block(draft: Draft) -> None:
 
 
 def _masks(draft: Draft, statement: Statement, counter: str, end: str) -> bool:
-    """Whether a statement is `x = al.where(... counter ... < end, x, constant)`."""
+    """Return True for `x = al.where(... counter ... < end, x, c)`."""
     if not isinstance(statement, Assign) or draft.called(statement.value) != "where":
         return False
     assert isinstance(statement.value, Call)

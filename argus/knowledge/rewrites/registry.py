@@ -1,4 +1,4 @@
-"""The table of all rewrites. A rewrite takes a draft and asks for edits; without edits it does not apply."""
+"""The table of all rewrites. A rewrite takes a draft and adds edits; a rewrite that adds none does not apply."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ REWRITES: Mapping[str, Rewrite] = {
 
 
 def rewrite(text: str, name: str, *steps: str) -> str | None:
-    """The text after the rewrites `steps` of kernel `name`, in order; None where one of them does not apply.
+    """Apply the rewrites `steps` to kernel `name` in order and return the text; None if one of them does not apply.
 
-    Raises KeyError for a rewrite that there is not.
+    Raises KeyError for an unknown rewrite.
     """
     for step in steps:
         change = REWRITES[step]

@@ -1,4 +1,4 @@
-"""Rewrites of kernels whose programs have one row each."""
+"""Rewrites of kernels in which each program has one row."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _STATING = ("spec", "tag", "assert_tags", "requires")
 
 
 def several(draft: Draft) -> None:
-    """Give a program ROWS rows instead of one: more loads in flight, and reductions meet once for several rows."""
+    """Give each program ROWS rows instead of one: more loads are in flight, and several rows share each reduction."""
     row, extent = _row(draft)
     if not row:
         return
@@ -26,7 +26,7 @@ def several(draft: Draft) -> None:
 
 
 def _row(draft: Draft) -> tuple[str, str]:
-    """The name of the program's row and the number of rows, of `row = al.grid(M)`."""
+    """Widen `row = al.grid(M)` to ROWS rows; return the names of the row and of the extent, or two empty texts."""
     for statement in draft.function.body:
         if isinstance(statement, Assign) and bound(statement) and draft.called(statement.value) == "grid":
             call = statement.value

@@ -1,4 +1,4 @@
-"""Rewrites of tiles: operands that change places, tiles that go through shared memory, and their layout there."""
+"""Rewrites of tiles: swapped operands, transposes through shared memory, and layouts there."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _transposed_store(draft: Draft, store: Call) -> None:
 
 
 def _turned_check(draft: Draft, check: Keyword) -> None:
-    """Boundary checks of two dimensions, each of the other one."""
+    """Swap the dimension of a check of one dimension; a check of both stays as it is."""
     if isinstance(check.value, TupleExpr):
         dims = [1 - int(i.value) for i in check.value.items if isinstance(i, Literal) and isinstance(i.value, int)]
         if len(dims) == 1:
@@ -49,7 +49,7 @@ def _turned_check(draft: Draft, check: Keyword) -> None:
 
 
 def stage_transpose(draft: Draft) -> None:
-    """Turn a tile around in shared memory, so that both its loads and its stores run along memory."""
+    """Transpose a tile through shared memory, so that both its loads and its stores are contiguous."""
     for statement in statements(draft.function.body):
         for expr in expressions(statement):
             for call in every(expr):
@@ -64,7 +64,7 @@ def stage_transpose(draft: Draft) -> None:
 
 
 def swizzle(draft: Draft) -> None:
-    """Swizzle the shared tiles that have no layout, so that threads of a warp meet different banks."""
+    """Swizzle the shared tiles that have no layout, so that the threads of a warp use different banks."""
     for call in draft.calls("shared"):
         if given(call, "layout") is None and len(call.args) == 2:
             draft.keyword(call, "layout", f"{draft.language}.swizzle(3, 3, 3)")
