@@ -160,7 +160,7 @@ class Draft:
     def result(self) -> str:
         """Return the text with all edits carried out. Raises OverlapError if two edits change the same text."""
         found, end = [], len(self.text)
-        for start, stop, new in sorted(self.edits, key=lambda e: (e[0], e[1]), reverse=True):
+        for start, stop, new in reversed(sorted(self.edits, key=lambda e: (e[0], e[1]))):
             if stop > end:
                 raise OverlapError
             found += [self.text[stop:end], new]

@@ -114,11 +114,15 @@ def test_tiles_outside_of_the_loop_are_loaded_once_where_a_block_has_one_program
 @pytest.mark.parametrize(
     ("old", "new", "why"),
     [
-        ("        if whole", "        else:\n            acc = acc * 2.0\n        if whole", "branch"),
         (
-            "            acc = al.mma(p, al.trans(vt), acc)\n        if",
+            "            acc = al.mma(p, al.trans(vt), acc)\n        unit",
+            "            acc = al.mma(p, al.trans(vt), acc)\n        else:\n            acc = acc * 2.0\n        unit",
+            "branch",
+        ),
+        (
+            "            acc = al.mma(p, al.trans(vt), acc)\n        unit",
             "            acc = al.mma(p, al.trans(vt), acc)\n"
-            "            al.assert_tags(lambda i, j: p[i, j].m == m0 + i)\n        if",
+            "            al.assert_tags(lambda i, j: p[i, j].m == m0 + i)\n        unit",
             "claim",
         ),
     ],

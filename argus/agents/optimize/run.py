@@ -207,10 +207,12 @@ class Run:
         return self._looked_at(found)
 
     def _parents(self) -> list[Trial]:
-        """Return the fastest text and the fastest of each kind, at most `_PARENTS`: a kind may only lack constants."""
+        """Return the fastest text of each kind, the fastest first, at most `_PARENTS`: a kind may only lack constants."""
         timed = sorted((t for t in self.state.trials if t.us is not None), key=lambda t: t.us or 0.0)
-        kinds = {context_of(t.facts): t for t in reversed(timed)}
-        return list({t.number: t for t in [*timed[:1], *kinds.values()]}.values())[:_PARENTS]
+        fastest: dict[Any, Trial] = {}
+        for trial in timed:
+            fastest.setdefault(context_of(trial.facts), trial)
+        return list(fastest.values())[:_PARENTS]
 
     def _looked_at(self, steps: list[Step]) -> list[Step]:
         """Predict some of the steps, drop those that are refused, and return the most promising ones, best first."""
