@@ -45,7 +45,7 @@ class Finding:
     expected: str = ""
     failing: str = ""
     witness: Witness | None = None
-    """What a run showed already, where `place` is None."""
+    """The witness of a run that was already made, if `place` is None."""
 
 
 def unknown(code: str, prop: str, span: Span, message: str, help: str) -> Finding:

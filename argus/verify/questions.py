@@ -144,7 +144,7 @@ FLOW = (
     Question("tags", Questions.values),
     Question("invariance", Questions.invariance),
 )
-"""What is asked about data-flow, order and progress, in order."""
+"""The questions about data-flow, order and progress, in the order in which they are asked."""
 
 
 def without_consequences(question: Question, of: Questions) -> Answer:

@@ -38,10 +38,10 @@ from argus.work import LIMIT_S, STEPS_PER_SECOND, Work
 T = TypeVar("T")
 
 REPLAY = 3 * STEPS_PER_SECOND
-"""Steps in which refutations are replayed, at least, if the proofs have used up the limit."""
+"""The least number of steps for replaying refutations, even if the proofs have used up the limit."""
 
 FIRST = 4 * STEPS_PER_SECOND
-"""Steps of one question before small sizes are tried in the simulator; then the question is asked again, for longer."""
+"""The steps of a question before small sizes are tried in the simulator. Then it is asked again, with more steps."""
 
 _NOT_TRIED = Note("not all small sizes were tried in the simulator: the limit of work was reached; raise --limit")
 
@@ -110,7 +110,7 @@ class _Run:
         self.launched, self.kernel, self.started = kernel, spelled(as_launched(unite(kernel))), time.monotonic()
         self.work = Work.of_seconds(limit_s)
         self.tried: Trial | None = None
-        """What the simulator showed while questions were still open."""
+        """The outcome of the simulator's runs while questions were still open; None if there were none."""
         self.timings: list[Timing] = []
 
     def findings(self) -> list[Finding]:

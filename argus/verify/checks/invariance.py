@@ -34,12 +34,12 @@ _HELP = (
     "loop bounds, masks or splits of sums that depend on it, and no other rows"
 )
 _ROUNDS = 8
-"""Times that the instances which rows need may grow."""
+"""The most times that the set of needed rows of one site may grow."""
 _WIDENED = 3
-"""From this time on, all iterations of the loops around a statement are taken: what one carries to the next is needed
-from the first on."""
+"""When a site's set of needed rows grows for this time or later, the set is extended to all iterations of the loops
+around the site, because values that one iteration carries to the next are needed from the first iteration on."""
 _OTHER = "_other"
-"""Ends the names of the second launch's parameters."""
+"""The suffix of the names of the second launch's parameters."""
 
 
 _Relation = TypeVar("_Relation", isl.Map, isl.Set)
@@ -72,7 +72,7 @@ class _Comparison:
         self.axes = [axis for axis, extent in enumerate(output.shape) if extent in self._batch]
         self.extents = [output.shape[axis] for axis in self.axes]
         self.rows: dict[int, Relation] = {}
-        """By site: {instance -> rows for which it is needed}, in the first launch."""
+        """For each site, {instance -> rows for which it is needed}, in the first launch."""
         self._grown: dict[int, int] = {}
 
     @property

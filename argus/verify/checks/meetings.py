@@ -22,7 +22,7 @@ from argus.work import Work
 _WORK_S = 2.0
 """Work for one question to Z3, in seconds of a processor."""
 _OTHER = " of the other"
-"""Ends the names of what belongs to the second instance."""
+"""The suffix of names that belong to the second instance."""
 
 
 def never_meet(model: Model, a: Cells, b: Cells, *, blocks: bool, at_others: bool = False) -> bool:

@@ -30,7 +30,7 @@ from argus.verify.model.uses import Instance, Use, Uses, facts, programs
 from argus.work import Work
 
 _DECLARED = "declared "
-"""Begins the names of numbers that stand for what a declared part loads."""
+"""The prefix of the names of numbers that a declared part loads."""
 
 
 _WORK_S = 2.0

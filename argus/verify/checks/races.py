@@ -193,7 +193,7 @@ _COMPLETION = {
     Order.BULK_READ: "a wait for the store's group, and then a barrier, belong between the store and this",
     Order.BULK_WRITE: "a wait for the store's group, and then a barrier, belong between the store and this",
 }
-"""What makes an asynchronous access complete for others."""
+"""Advice for each ordering class of asynchronous accesses: the statements that make an access complete for others."""
 
 
 def _race(

@@ -61,13 +61,13 @@ from argus.verify.model.barriers import in_turn
 Position = tuple[int | str, ...]
 
 LOADED = "value of "
-"""Begins the name of a parameter that stands for a number loaded by the block."""
+"""The prefix of the name of a parameter that stands for a number loaded by the block."""
 BOUND, BOUND_OF_BLOCK = "bound ", "bound of block "
-"""Begin the names of parameters that stand for bounds of loops and branches; see `named`."""
+"""The prefixes of the names of parameters that stand for bounds of loops and branches; see `named`."""
 NUMBER = "number of "
-"""Begins the name of a parameter that is any of the numbers of some roles that are alike; see `alike`."""
+"""The prefix of the name of a parameter that stands for the number of one of several similar roles; see `alike`."""
 PROGRAM = "program number"
-"""The counter of the loop over a block's programs; no name of an author's."""
+"""The counter of the loop over a block's programs. No name in a kernel's source equals it."""
 _PROGRAMS = For(PROGRAM, Const(0), Const(2**31 - 1), 1, ())
 """That loop: a block has as many programs as it is given, fewer than program ids."""
 
@@ -203,7 +203,7 @@ def own_turn(role: Role) -> int:
 
 Body = tuple[Stmt, ...]
 Step = tuple[str, int]
-"""What roles do together: their n-th loops ("", n), and the n-th time that they meet at a named barrier."""
+"""A step that roles make together: their n-th loops, ("", n), or their n-th meeting at a named barrier, (name, n)."""
 
 
 def _met(bodies: tuple[Body, ...]) -> frozenset[str]:
@@ -257,7 +257,7 @@ def loops_by_trip(kernel: Kernel) -> dict[str, tuple[int, int]]:
 
 
 _PASSIVE = (Copy, Map, Accumulate, Mma, Watch, Tag, AssertTags, Spec)
-"""Statements that order nothing: no access is ever released by one."""
+"""Statements that order nothing: none of them ever releases an access."""
 
 
 def representatives(sites: tuple[Site, ...]) -> dict[int, Site]:

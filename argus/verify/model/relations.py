@@ -119,7 +119,7 @@ class Model:
         self._rings = {obj: size for obj in (t.name for t in kernel.shared) if (size := self._ring_size(obj))}
 
     programs: int | None = None
-    """Programs of a block that are told apart, in order; None: any number of programs, which take the same steps."""
+    """The number of consecutive programs that are distinguished; None: any number, all of which take the same steps."""
 
     @property
     def ring_sizes(self) -> tuple[int, ...]:

@@ -31,7 +31,7 @@ class Answer:
 
 
 _UNITS_PER_STEP = 3
-"""Resource units of Z3 in a step of `Work`: hard questions were measured at 6 to 14 million units a second."""
+"""The resource units of Z3 in a step of `Work`. Hard questions were measured to take 6 to 14 million units a second."""
 
 
 @dataclass

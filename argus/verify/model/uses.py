@@ -50,7 +50,7 @@ class Uses:
     kernel: Kernel
     sites: tuple[Site, ...]
     found: dict[str, Use] = field(default_factory=dict)
-    """By the names of their values."""
+    """The loaded numbers by the names of their values."""
 
     def __post_init__(self) -> None:
         accesses = (a for site in self.sites for a in site.accesses)

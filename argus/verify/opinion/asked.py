@@ -17,9 +17,9 @@ from argus.verify.model.isl import Map, Set, UnionMap, UnionSet
 from argus.verify.model.solver import Solver, z3
 
 TRUTHS = ("is_empty", "is_subset", "is_equal", "is_disjoint", "is_single_valued", "is_injective", "is_bijective")
-"""What ISL answers with yes or no."""
+"""The methods of ISL that answer yes or no."""
 RESULTS = ("lexmin", "lexmax", "subtract", "coalesce", "apply_range", "domain", "range")
-"""What ISL answers with a set or a relation, which has a definition."""
+"""The methods of ISL that return a set or a relation, and whose results can be checked against a definition."""
 _KINDS = (Set, Map, UnionSet, UnionMap)
 
 

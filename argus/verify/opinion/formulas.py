@@ -19,9 +19,9 @@ Variable = tuple[str, str | int]
 Variables = tuple[Variable, ...]
 Value = Callable[[Variable], z3.ArithRef]
 Space = tuple[object, ...]
-"""A tuple's name, and how many coordinates it has or which two tuples it pairs: names of coordinates mean nothing."""
+"""A tuple's name, and its number of coordinates or the two tuples that it pairs. Coordinates' names do not matter."""
 Spaces = tuple[Space, Space]
-"""What a relation maps, and to what; of sets, the first one is empty."""
+"""The two spaces of a relation, from and to. For a set, the first one is empty."""
 
 _DIM = isl.dim_type
 _ORDER = (_DIM.cst, _DIM.param, _DIM.in_, _DIM.out, _DIM.div)

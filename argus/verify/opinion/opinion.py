@@ -20,7 +20,7 @@ from argus.work import STEPS_PER_SECOND, Work
 QUESTION = STEPS_PER_SECOND // 4
 """Steps of one question."""
 _SHOWN = 2000
-"""Characters of a question that a person sees."""
+"""The most characters of a question that are shown."""
 
 
 def second(heard: Iterable[Asked], work: Work) -> tuple[Opinion, ...]:

@@ -18,7 +18,7 @@ from argus.verify.model.program import Site
 from argus.verify.model.relations import Model
 
 _HOPS = 3
-"""Arrivals and waits that an order between roles is followed through; more are never needed for rings of buffers."""
+"""The most hops, an arrival and a wait each, in an order between roles; rings of buffers never need more."""
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ _GROUPS: dict[Order, tuple[type[Stmt], type[Stmt]]] = {
     Order.BULK_READ: (BulkCommit, BulkWait),
     Order.BULK_WRITE: (BulkCommit, BulkWait),
 }
-"""Accesses of the copy engine and of the tensor cores: others to the same cells need a proxy fence before them."""
+"""For each ordering class with groups: the statement that closes a group, and the statement that waits for groups."""
 
 
 class Ordering:

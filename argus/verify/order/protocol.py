@@ -63,10 +63,10 @@ class Protocol:
         self.knowledge = Knowledge(model, self.arrivals, self.waits)
         near = [e for e in self.arrivals if not _elsewhere(e.site.stmt)]
         self.ordinary = Knowledge(model, near, self.waits) if len(near) < len(self.arrivals) else self.knowledge
-        """Of ordinary accesses: arrivals in other blocks of the cluster do not tell of them."""
+        """The order of ordinary accesses, for which arrivals in other blocks of the cluster do not count."""
         copies = [e for e in self.signals if not self._announced_by(e)]
         self._order = Knowledge(model, [*self.arrivals, *copies], self.waits) if copies else self.knowledge
-        """Of phases alone, whose order bulk copies of other roles than the announcing one pass on as well."""
+        """The order of phases alone. Bulk copies by roles that do not announce the bytes establish order here, too."""
 
     # ------------------------------------------------------------------ reading the protocol
 

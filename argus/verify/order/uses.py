@@ -25,7 +25,7 @@ from argus.verify.model.relations import Count, Model
 from argus.verify.model.translator import NonAffine
 
 _FEW = 4
-"""Uses of one barrier outside of loops that are told apart."""
+"""The number of uses of one barrier outside of loops that are distinguished."""
 
 
 @dataclass(frozen=True)

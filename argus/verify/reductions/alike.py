@@ -89,7 +89,7 @@ _IN_ROLES = (
     MbarrierArrive, MbarrierWait, For, If, Programs, Tag, AssertTags,
 )  # fmt: skip
 _FOR_ROLES = (MbarrierInit, MbarrierExpect, MbarrierArrive, Copy)
-"""What others do for one of the roles, after their waits: nothing that blocks, and nothing that closes groups."""
+"""Statements outside the roles that may serve one of them after a wait: none of them blocks, or closes a group."""
 
 
 class Unlike(Exception):
@@ -367,7 +367,7 @@ _NUMBERED: dict[type, tuple[str, ...]] = {
     Tag: ("fields",),
     AssertTags: ("conditions", "where"),
 }
-"""What may depend on the number of a role, by kind of statement."""
+"""The fields that may depend on the number of a role, by kind of statement."""
 
 
 _EXPRESSIONS = (Const, Param, ProgramId, LoopVar, Coord, Thread, Elem, Op)

@@ -65,4 +65,4 @@ def named(kernel: Kernel) -> Named:
 
 
 _WEAKER = {"minimum": "le", "maximum": "ge"}
-"""How a minimum or maximum compares with each of its operands."""
+"""The comparison that holds between a minimum or maximum and each of its operands."""

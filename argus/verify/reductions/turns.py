@@ -54,7 +54,7 @@ from argus.ir.nodes import (
 from argus.ir.visit import rewrite_body, walk
 
 _FREE = (Copy, Map, Accumulate, Mma, MmaFence, MmaCommit, MmaWait, MbarrierArrive, MbarrierWait, If, Tag, AssertTags)
-"""What waits for no other role, or at an mbarrier: products that a wait waits for are the role's own."""
+"""Statements that wait for no other role, or only at an mbarrier. Waits for products concern the role's own ones."""
 
 
 @dataclass(frozen=True, slots=True)

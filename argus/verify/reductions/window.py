@@ -34,7 +34,7 @@ from argus.verify.model.relations import Model
 from argus.verify.model.translator import NonAffine, counter, identifier
 
 _VALUE = "of program "
-"""Begins the name of a parameter that stands for a value of each program of the window."""
+"""The prefix of the name of a parameter that stands for a value of each program of the window."""
 
 
 class Window(Model):

@@ -1,1 +1,1 @@
-"""What data arrives and what is computed from it: tags, terms and specifications."""
+"""Tags, terms and specifications: the data that arrives at each statement, and the values computed from it."""

@@ -1,7 +1,7 @@
-"""Specifications of tensors that blocks add to atomically: what all blocks add together.
+"""Specifications of tensors that blocks accumulate into atomically: the contributions of all blocks together.
 
-`al.spec(total, lambda n: al.sum(lambda m: x[m, n]))` of a tensor that is accumulated into says what is added to what it
-held: over all blocks, every term once. Whatever is not so is unknown here, and looked for by trial.
+`al.spec(total, lambda n: al.sum(lambda m: x[m, n]))` of such a tensor states what all blocks together add to its former
+contents: every term once. Any difference is reported as unknown here; a search by trial looks for a counterexample.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _HELP = (
 
 
 def accumulated(builder: TermBuilder, matcher: Matcher, spec: Spec, stores: list[tuple[Site, int]]) -> list[Finding]:
-    """Findings on an output that is accumulated into, and nothing else.
+    """Return the findings for an output that is only accumulated into.
 
-    `stores`: the sites, and the number of the access.
+    `stores`: each site, with the number of its access.
     """
     try:
         _match(builder, matcher, spec, stores)
@@ -39,7 +39,7 @@ def accumulated(builder: TermBuilder, matcher: Matcher, spec: Spec, stores: list
 
 
 def _match(builder: TermBuilder, matcher: Matcher, spec: Spec, stores: list[tuple[Site, int]]) -> None:
-    """Raises `Mismatch` unless all blocks together contribute every term, once if that matters."""
+    """Raise `Mismatch` unless all blocks together contribute every term, and only once if repeats would matter."""
     value, model = strip(spec.value), builder.model
     if not isinstance(value, SpecReduce):
         raise Mismatch("what is specified is no reduction")
@@ -72,7 +72,7 @@ def _match(builder: TermBuilder, matcher: Matcher, spec: Spec, stores: list[tupl
 def _counted(
     builder: TermBuilder, matcher: Matcher, spec: Spec, value: SpecReduce, site: Site, number: int
 ) -> tuple[UnionMap, UnionMap]:
-    """{[instance -> k] -> contribution} of one statement in one block, and {instance -> cell}."""
+    """Return {[instance -> k] -> contribution} of one statement in one block, and {instance -> cell}."""
     cells, stmt = builder.model.cells(site, number), site.stmt
     if not cells.exact or not isinstance(stmt, Accumulate):
         raise Mismatch(cells.reason or "it is not accumulated into by a plain statement")
@@ -89,16 +89,16 @@ def _counted(
 
 
 def _places(counted: UnionMap, variables: UnionMap) -> UnionMap:
-    """{[instance -> k] -> [cell -> k]}."""
+    """Return {[instance -> k] -> [cell -> k]}."""
     terms = counted.domain().unwrap()
     return terms.domain_map().apply_range(variables).range_product(terms.range_map()).coalesce()
 
 
 def _simply(brought: UnionMap, wanted: isl.Set) -> UnionMap:
-    """{contribution -> [cell -> k]} in few pieces, of `brought`, {what collected it, and contribution -> [cell -> k]}.
+    """Return {contribution -> [cell -> k]} in few pieces, from `brought`, whose domain also names the collectors.
 
-    A sum that is collected in several ways has pieces for each. Where all that they have in common, as far as it is
-    `wanted`, is no more than they are together, that is taken.
+    A sum that is collected in several ways has pieces for each way. If the simple hull of all pieces, restricted to
+    `wanted`, equals their union, the hull replaces them.
     """
     result = empty_map()
     for part in map_parts(brought):
@@ -112,7 +112,7 @@ def _simply(brought: UnionMap, wanted: isl.Set) -> UnionMap:
 
 
 def _wanted(matcher: Matcher, spec: Spec, value: SpecReduce) -> isl.Set:
-    """[cell -> k] for every element of the output and every term."""
+    """Return the set of all [cell -> k], for every element of the output and every term."""
     model = matcher.model
     shape = next(t.shape for t in model.kernel.tensors if t.name == spec.output)
     dims = [f"v{axis}" for axis in range(len(shape))]

@@ -1,4 +1,4 @@
-"""Tag assertions: each condition against what arrives, for every instance of the quantified box."""
+"""Tag assertions: each condition is compared with the tags that arrive, for every instance of the quantified box."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _Failure:
 
 
 def check(analysis: TagAnalysis) -> list[Finding]:
-    """Findings of every `assert_tags`, at most one a condition."""
+    """Return the findings of every `assert_tags`, at most one per condition."""
     findings: list[Finding] = []
     for site in analysis.model.sites:
         if not isinstance(site.stmt, AssertTags):
@@ -73,7 +73,7 @@ def _condition(analysis: TagAnalysis, site: Site, condition: TagEqual | TagTuple
 
 
 def _domain(analysis: TagAnalysis, site: Site) -> UnionSet:
-    """Quantified instances under `where`."""
+    """Return the instances that an assertion quantifies over, limited to those at which its `where` holds."""
     model = analysis.model
     assert isinstance(site.stmt, AssertTags)
     domain, exact, reason = model.domain(site)
@@ -88,7 +88,7 @@ def _domain(analysis: TagAnalysis, site: Site) -> UnionSet:
 
 
 def _nowhere(analysis: TagAnalysis, points: UnionSet) -> bool:
-    """Return True if no launch has these points in any role that a role stands for (reductions/alike.py)."""
+    """Return True if no launch has these points, in any of the roles that one represents (reductions/alike.py)."""
     names = analysis.model.translator.parameters
     points = points.intersect_params(analysis.model.context.possible)
     if points.is_empty() or not any(name.startswith(identifier(NUMBER)) for name in names):
@@ -116,7 +116,7 @@ def _mixed(value: Value, failures: list[_Failure]) -> None:
 def _equal(
     analysis: TagAnalysis, site: Site, domain: UnionSet, left: TagTerm, right: TagTerm, failures: list[_Failure]
 ) -> bool:
-    """One equation; returns whether a tag takes part."""
+    """Check one equation, and append its failures. Return True if a tag takes part in it."""
     if not isinstance(left, TagField):
         left, right = right, left
     if not isinstance(left, TagField):
@@ -137,13 +137,13 @@ def _equal(
 
 
 def _says(analysis: TagAnalysis, value: Value) -> bool:
-    """Whether something is tagged, or mixed, for some launch."""
+    """Return True if some launch has tagged or mixed elements in a value."""
     parts = [*(t.domain for t in value.tagged), *(s for s, _ in value.mixed)]
     return any(not part.intersect_params(analysis.model.context.possible).is_empty() for part in parts)
 
 
 def _single(value: Value, term: TagField, failures: list[_Failure]) -> UnionMap:
-    """{instance -> the one value of a field}; sets and missing fields are failures."""
+    """Return {instance -> the single value of a field}. Append a failure for sets and for missing fields."""
     result = empty_map()
     for tagged in value.tagged:
         key = _key(tagged, term.name)
@@ -166,7 +166,7 @@ def _several(values: UnionMap) -> UnionSet:
 
 
 def _diagonal(part: isl.Map) -> isl.Map:
-    """The pairs of a range product whose two halves are equal."""
+    """Return the pairs of a range product whose two halves are equal."""
     wrapped = part.range().unwrap()
     if not wrapped.get_space().domain().is_equal(wrapped.get_space().range()):
         return isl.Map.empty(part.get_space())
@@ -195,7 +195,7 @@ def _field(
     failures: list[_Failure],
     fields: int | None,
 ) -> None:
-    """One field of a value against a term."""
+    """Compare one field of a value with a term, and append the failures."""
     for tagged in value.tagged:
         key = _key(tagged, name)
         if key is None or (fields is not None and fields != len(tagged.names)):
@@ -213,14 +213,14 @@ def _field(
             expected = analysis.term(site, term).intersect_domain(tagged.domain)
             failures.append(_Failure(_unequal(arrived, expected), f"'{key}' differs", arrived, expected))
     if isinstance(term, Once):
-        # A cell without any contribution holds the empty set.
+        # A cell without any contribution holds the empty set, so all the expected integers are missing.
         rest = domain.subtract(union([t.domain for t in value.tagged])).subtract(union([s for s, _ in value.mixed]))
         expected = analysis.members(site, term.lo, term.hi).intersect_domain(rest)
         failures.append(_Failure(expected.domain(), "no contribution arrived", empty_map(), expected))
 
 
 def _unequal(a: UnionMap, b: UnionMap) -> UnionSet:
-    a, b = a.coalesce(), b.coalesce()  # a difference takes far longer than this if it is between many parts
+    a, b = a.coalesce(), b.coalesce()  # cheap, while a difference of relations with many pieces is slow
     return a.subtract(b).domain().union(b.subtract(a).domain())
 
 
@@ -258,7 +258,7 @@ def _point_set(site: Site, values: tuple[int, ...], parameters: dict[str, int]) 
 
 
 def _values(relation: UnionMap, at: UnionSet) -> str:
-    """The image of one point, as text: at most eight values."""
+    """Return the image of one point as text, with at most eight values."""
     texts: list[str] = []
     for part in set_parts(relation.intersect_domain(at).range()):
         name = part.get_tuple_name()

@@ -1,4 +1,4 @@
-"""What a kernel's reduction adds up: its contributions, for which roots they count, and where they are loaded from."""
+"""Contributions of a kernel's reductions: the roots that they count for, and the cells that they are loaded from."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from argus.verify.values.terms import Apply, Cases, Choice, Constant, Load, Recu
 
 
 def contributions(numbers: Numbers, term: Reduce, scope: Scope, identity: float) -> list[tuple[Scope, UnionMap, Term]]:
-    """Contributions that count, as (scope over [root -> instance], {that -> root}, term); partial sums opened."""
+    """Return the contributions that count as (scope over [root -> instance], {that -> root}, term); sums are opened."""
     starts = [r for r, v in numbers.regions(term.start, scope.roots, scope.path) if v == identity]
     unstarted = scope.roots
     for region in starts:
@@ -45,7 +45,7 @@ def contributions(numbers: Numbers, term: Reduce, scope: Scope, identity: float)
 
 
 def _open(numbers: Numbers, op: str, term: Term, scope: Scope, identity: float) -> list[tuple[Scope, UnionMap, Term]]:
-    """A contribution that is itself a reduction by the same operator is replaced by its contributions."""
+    """Replace a contribution that is itself a reduction by the same operator by its own contributions."""
     match term:
         case Via(along=along, term=inner):
             return _open(numbers, op, inner, replace(scope, path=scope.path.apply_range(along)), identity)
@@ -65,9 +65,9 @@ def _open(numbers: Numbers, op: str, term: Term, scope: Scope, identity: float) 
 
 
 def bounds(term: Term, body: SpecTerm, axis: int, leaf: Scope) -> list[UnionMap]:
-    """Candidates for {root -> [k]}: what the term may contribute to the values of the bound variable `axis`.
+    """Return candidates for {root -> [k]}, the value of the bound variable `axis` that the term contributes for.
 
-    Each is read off a load that the specification indexes by the bound variable itself.
+    Each candidate follows from a load that the specification indexes by the bound variable.
     """
     found = [*_read(term, body, axis, leaf)]
     if not found:
@@ -81,9 +81,9 @@ def bounds(term: Term, body: SpecTerm, axis: int, leaf: Scope) -> list[UnionMap]
 
 
 def everywhere(bound: UnionMap, roots: UnionSet) -> UnionMap | None:
-    """What a relation says where it holds, taken for what it says of all roots; None if that is not one number.
+    """Extend a relation to all roots by the equations that it satisfies; None if a root then lacks a unique image.
 
-    A sum over no terms loads nothing that would tell which one it is.
+    A sum over no terms loads nothing, so its own relation does not contain its value of the variable.
     """
     result = empty_map()
     for part in map_parts(bound):
@@ -101,10 +101,10 @@ def _read(term: Term, body: SpecTerm, axis: int, scope: Scope) -> Iterator[Union
 
 @dataclass(frozen=True)
 class Marker:
-    """Indices of a specified element that tell the value of a variable, which is Coord(0) in their expressions.
+    """The indices of a specified element that determine a variable, which is Coord(0) in their expressions.
 
-    `constants` are indices that are numbers. An index is named by its dimension, or, of an index tensor's element that
-    stands there, by the dimension and that of the index tensor.
+    `constants`: (dimension, number). `indices`: (place, expression). A place is a dimension, or, for an index of an
+    index tensor, the dimension in which its element stands and the dimension of the index tensor.
     """
 
     tensor: str
@@ -113,8 +113,8 @@ class Marker:
 
 
 def markers(elem: Elem, axis: int) -> list[Marker]:
-    """How an element tells the value of `Coord(axis)`: by an index that it is, or by all that are computed from it
-    alone, as `table[b, j // 16], j % 16` tell j."""
+    """Return the ways in which an element determines `Coord(axis)`: each index that equals it, or else all indices that
+    are computed from it alone together, as `table[b, j // 16], j % 16` determine j."""
     constants = tuple((dim, int(i.value)) for dim, i in enumerate(elem.index) if isinstance(i, Const))
     alone: list[tuple[tuple[int, ...], Expr]] = []
     computed: list[tuple[tuple[int, ...], Expr]] = []
@@ -137,7 +137,7 @@ def _indices(elem: Elem) -> Iterator[tuple[tuple[int, ...], Expr]]:
 
 
 def marked(term: Term, marker: Marker, path: UnionMap) -> list[UnionMap]:
-    """{root -> [value]} of the variable, by each load in a term that may be the one that the marker is of."""
+    """Return {root -> [value of the variable]} for each load in a term that may be the marker's element."""
     found: list[UnionMap] = []
     for cells in _cells(term, marker.tensor, path):
         for dim, value in marker.constants:
@@ -151,7 +151,7 @@ def marked(term: Term, marker: Marker, path: UnionMap) -> list[UnionMap]:
 
 
 def _solved(exprs: tuple[Expr, ...]) -> UnionMap:
-    """{[values of expressions of Coord(0)] -> [Coord(0)]}; empty for what is not affine."""
+    """Return {[values of expressions of Coord(0)] -> [Coord(0)]}, which is empty if an expression is not affine."""
     try:
         texts = [Translator().integer(e, ("k",)) for e in exprs]
     except NonAffine:
@@ -160,7 +160,7 @@ def _solved(exprs: tuple[Expr, ...]) -> UnionMap:
 
 
 def _cells(term: Term, tensor: str, path: UnionMap) -> list[UnionMap]:
-    """{root -> cell} of each load of `tensor` in a term; what parts of a term load in the same place is one."""
+    """Return {root -> cell} for each load of `tensor` in a term; corresponding loads of several parts are joined."""
     match term:
         case Load(tensor=name, cells=cells):
             reached = path.apply_range(cells)
@@ -171,7 +171,7 @@ def _cells(term: Term, tensor: str, path: UnionMap) -> list[UnionMap]:
             return _cells(inner, tensor, path.apply_range(along))
         case Apply(args=args):
             return [found for arg in args for found in _cells(arg, tensor, path)]
-        case Choice(test=test, yes=yes, no=no):  # what is chosen says more than what it is chosen by
+        case Choice(test=test, yes=yes, no=no):  # prefer the loads of the values to those of the test
             return [found for each in (yes, no) for found in _cells(each, tensor, path)] or _cells(test, tensor, path)
         case Recurrence(term=inner):
             return _cells(inner, tensor, path)
@@ -185,7 +185,7 @@ def _cells(term: Term, tensor: str, path: UnionMap) -> list[UnionMap]:
 
 
 def loaded_cells(term: Term, path: UnionMap) -> UnionMap | None:
-    """{point -> cell} of a term that is an element of a tensor wherever the path leads; None of any other."""
+    """Return {point -> cell} of a term that is a tensor's element wherever the path leads; None for any other term."""
     match term:
         case Load(cells=cells):
             return path.apply_range(cells)
@@ -201,21 +201,21 @@ def loaded_cells(term: Term, path: UnionMap) -> UnionMap | None:
 
 
 def _aligned(each: list[list[UnionMap]]) -> list[UnionMap]:
-    """The loads of several parts of a term, those of all parts together where they have as many of them."""
+    """Join the loads of several parts of a term in order; return none if the parts have different numbers of loads."""
     if len({len(found) for found in each}) > 1:
         return []
     return [reduce(UnionMap.union, same).coalesce() for same in zip(*each, strict=True)]
 
 
 def _factors(part: isl.Map) -> list[isl.Map]:
-    """The indices of a cell apart, if it is addressed through index data."""
+    """Return the indices of a cell one by one if it is addressed through index data; else the cell as a whole."""
     if not part.range_is_wrapping():
         return [part]
     return [*_factors(part.range_factor_domain()), *_factors(part.range_factor_range())]
 
 
 def _project(cells: UnionMap, tensor: str, place: tuple[int, ...]) -> UnionMap:
-    """{root -> [index of the cell]}, where that is a number: index data are none, but their places may be."""
+    """Return {root -> [index of the cell at `place`]} where that index is a number, which index data are not."""
     result = empty_map()
     for part in map_parts(cells):
         name = part.get_tuple_name(isl.dim_type.out)
@@ -233,12 +233,12 @@ def _project(cells: UnionMap, tensor: str, place: tuple[int, ...]) -> UnionMap:
 
 
 def _coordinate(part: isl.Map, dim: int) -> UnionMap:
-    """{root -> [coordinate dim]} of {root -> t[...]}."""
+    """Return {root -> [coordinate dim]} of {root -> t[...]}."""
     name, rank = part.get_tuple_name(isl.dim_type.out), part.dim(isl.dim_type.out)
     dims = ", ".join(f"x{i}" for i in range(rank))
     return part.to_union_map().apply_range(isl.UnionMap(f"{{ {name}[{dims}] -> [x{dim}] }}"))
 
 
 def index_data(tensor: str) -> str:
-    """The name of an index in the cells that are addressed through the data of a tensor."""
+    """Return the tuple name of index data that are loaded from a tensor."""
     return f"data_{identifier(tensor)}"

@@ -1,8 +1,8 @@
 """Sums of exponentials: terms as `sum over k of exp(score(k) - level) * factors(k)`, also where a loop rescales them.
 
 A sum that a loop carries on, `x = x * exp(old - new) + exp(score - new) * v`, is one such sum relative to `new`, if it
-was one relative to `old`: by induction over the instances of the statement that writes it. What the levels are does
-not matter; that every weight and every sum of a row is relative to the same one does.
+was one relative to `old`: by induction over the instances of the statement that writes it. The value of a level does
+not matter, but every weight and every sum of a row must be relative to the same level.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from argus.verify.values.terms import (
 
 @dataclass(frozen=True)
 class Shift:
-    """What all summands of a root are relative to: `factor` * scalars * level, {root -> the level's instances}."""
+    """The number that all summands of a root are relative to: `factor` * scalars * level. `made`: {root -> level}."""
 
     factor: float
     scalars: tuple[str, ...]
@@ -41,7 +41,7 @@ class Shift:
 
 @dataclass(frozen=True)
 class Carried:
-    """What a statement that depends on its own past writes: summands of this and all earlier instances.
+    """The value of a statement that reads its own earlier values: the summands of this and all earlier instances.
 
     `reach`: {instance -> itself and the earlier ones that it carries on}.
     """
@@ -52,7 +52,7 @@ class Carried:
 
 
 class Exponentials:
-    """Terms as sums of exponentials; a term that is none raises `Mismatch` with the reason."""
+    """Writes terms as sums of exponentials. A term that is not such a sum raises `Mismatch` with the reason."""
 
     def __init__(self, exponents: Exponents) -> None:
         self.exponents = exponents
@@ -61,13 +61,13 @@ class Exponentials:
         self._open: set[int] = set()
         self._numbers = Numbers()
         self.divided: set[str] = set()
-        """Scalars that something was divided by, and that nothing says to be positive."""
+        """Scalars that terms were divided by, although no precondition or assumption makes them positive."""
         self._instead: dict[int, tuple[Term, Term]] = {}
 
     # ------------------------------------------------------------------ terms
 
     def summands(self, term: Term, path: UnionMap) -> list[Summand]:
-        """The term at the points of `path`, {root -> instance}, zeros left out."""
+        """Return the summands of a term at the points of `path`, {root -> instance}, without those that are 0."""
         match term:
             case Via(along=along, term=inner):
                 return self.summands(inner, path.apply_range(along))
@@ -120,11 +120,11 @@ class Exponentials:
                 return [Summand(path.domain(), factors=(Placed(Ref(term, path)),))]
 
     def _derived(self, term: Term, op: str, *args: Term) -> Term:
-        """What a term is written with instead, the same one whenever it is asked for."""
+        """Return the term `op(args)` that replaces `term` or a part of it: the same object on every call."""
         return self._instead.setdefault(id(term), (term, Apply(op, args)))[1]
 
     def _require_numbers(self, term: Term, others: list[Summand], path: UnionMap) -> None:
-        """A term is a number where what it is multiplied by is 0."""
+        """Raise `Mismatch` if a term may not be a number where all the summands that it is multiplied by are 0."""
         if _splits(term):
             return
         zero = path.domain()
@@ -134,7 +134,7 @@ class Exponentials:
             raise Mismatch("a factor that may be no number, also where its weight is 0")
 
     def _inverse(self, term: Term, path: UnionMap) -> list[Summand]:
-        """One over a term, by parts: what it is a product of is apart where it is one product and no sum."""
+        """Return one over a term, by parts. Products are inverted factor by factor; a sum becomes one divisor."""
         found, points = self.summands(term, path), path.domain()
         apart = all(s.up is None and s.again is None and s.factor for s in found)
         for s in found if apart else ():
@@ -157,7 +157,7 @@ class Exponentials:
         ]
 
     def _exponential(self, form: Linear) -> Summand | None:
-        """exp of a linear form; None where it is 0."""
+        """Return exp of a linear form as a summand; None if it is 0."""
         levels, scores = [], []
         for term in form.terms:
             if not term.level:
@@ -193,7 +193,7 @@ class Exponentials:
         return found
 
     def product(self, left: list[Summand], right: list[Summand]) -> list[Summand]:
-        """All products that are not empty; one side has one summand a root."""
+        """Return the products of all pairs of summands, one from each side, that have points in common."""
         return [s for a in left for b in right if (s := self._times(a, b)) is not None]
 
     def _times(self, a: Summand, b: Summand) -> Summand | None:
@@ -229,7 +229,7 @@ class Exponentials:
     # ------------------------------------------------------------------ levels
 
     def settled(self, summand: Summand) -> Summand:
-        """Without levels that cancel."""
+        """Return the summand without levels that cancel."""
         levels = list(summand.levels)
         for a in summand.levels:
             for b in summand.levels:
@@ -251,7 +251,7 @@ class Exponentials:
         return True
 
     def _require_finite(self, summand: Summand, level: Level, points: UnionSet) -> None:
-        """A weight or sum is not wiped out by a maximum that fell back to -inf."""
+        """Raise `Mismatch` if a maximum may be -inf at these points, since rescaling would then wipe out the sum."""
         if level.ref is None:
             return
         finite = self.exponents.finite(level.ref)
@@ -264,7 +264,7 @@ class Exponentials:
             )
 
     def shift(self, summands: list[Summand]) -> Shift | None:
-        """What all summands are relative to, by root; None for no summand at all."""
+        """Return the level that all summands are relative to, by root; None if there are no summands."""
         found: list[Shift] = []
         for summand in summands:
             if len(summand.levels) > 1:
@@ -286,7 +286,7 @@ class Exponentials:
         return joined(found)
 
     def _by_root(self, summand: Summand, level: Level) -> UnionMap:
-        """{root -> instances} of a level, also at points at which the summand is 0."""
+        """Return {root -> instances} of a level, also for points at which the summand is 0."""
         if level.root or summand.up is None:
             return level.made
         by_root = summand.up.reverse().apply_range(level.made)
@@ -315,7 +315,7 @@ class Exponentials:
         return found
 
     def carried(self, site: int) -> Carried:
-        """The closed form of a statement that depends on what it wrote before: induction over its instances."""
+        """Return the closed form of a statement that reads its own earlier values, by induction over its instances."""
         if site not in self._carried:
             where = self.builder.model.sites[site]
             domain = self.builder.model.domain(where)[0].to_union_set()
@@ -355,7 +355,7 @@ class Exponentials:
         return Carried(tuple(own), instances.identity().union(earlier).coalesce(), shift)
 
     def _require_kept(self, own: list[Summand], past: list[Summand], steps: UnionMap, earlier: UnionMap) -> None:
-        """Where something was summed up before, the maximum that it is rescaled from is more than -inf."""
+        """Raise `Mismatch` unless a nonempty earlier sum is always rescaled from a maximum that is more than -inf."""
         summed = empty_set()
         for s in own:
             summed = summed.union(s.roots)
@@ -366,7 +366,7 @@ class Exponentials:
                 self._require_finite(s, level, kept.intersect(s.points))
 
     def _require_carried(self, s: Summand, step: UnionMap, shift: Shift) -> None:
-        """The past is rescaled by exp of (what it was relative to) - (what this instance is relative to)."""
+        """Raise `Mismatch` unless the earlier value is rescaled by exp(its level - the level of this instance)."""
         before = step.apply_range(shift.made)
         if not s.levels:
             if not before.is_equal(shift.made.intersect_domain(step.domain())):
@@ -382,12 +382,12 @@ class Exponentials:
 
 
 def alike(a: Shift, b: Shift) -> bool:
-    """Whether two levels are scaled alike."""
+    """Return True if two levels have the same factor, up to rounding, and the same scalars."""
     return (close(a.factor, b.factor) or a.factor == b.factor) and a.scalars == b.scalars
 
 
 def joined(shifts: list[Shift]) -> Shift | None:
-    """One shift from those of several sums or summands, which agree. Raises `Mismatch`."""
+    """Combine the shifts of several sums or summands into one. Raise `Mismatch` unless they agree."""
     if not shifts:
         return None
     both = shifts[0].made
@@ -412,7 +412,7 @@ _OTHER_FACTOR = (
 
 
 def _plain(site: int, past: list[Summand]) -> None:
-    """The past takes part once, times an exponential of levels and nothing else."""
+    """Raise `Mismatch` unless the earlier value occurs once, times an exponential of levels and nothing else."""
     covered = empty_set()
     for s in past:
         assert s.again is not None
@@ -427,8 +427,8 @@ def _plain(site: int, past: list[Summand]) -> None:
 
 
 def _splits(term: Term) -> bool:
-    """Whether a term comes apart into real numbers and exponentials: where those are numbers is looked at with their
-    levels."""
+    """Return True if a term splits into real numbers and exponentials. Whether the exponentials are numbers is checked
+    with their levels."""
     if always_real(term):
         return True
     match term:

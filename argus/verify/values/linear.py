@@ -1,8 +1,8 @@
-"""Exponents: terms as sums of scaled terms, with the maxima in them told apart.
+"""Exponents: terms as sums of scaled terms, in which maxima are marked as levels.
 
-The value of a softmax does not depend on which number is subtracted from all of its scores, as long as that is one
-number. So a maximum is kept as a *level*: a number that is known by the statement instances that computed it. Only
-whether it may be -inf matters, where -inf - -inf would be no number.
+The value of a softmax does not depend on which number is subtracted from its scores, as long as it is the same number
+for all of them. So a maximum is kept as a *level*: a number identified by the statement instances that computed it.
+Its value matters only if it may be -inf, because -inf - -inf is not a number.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ from argus.verify.values.terms import (
 )
 
 CANCELLED = 1e-12
-"""What is left of factors that add up to 0, as a part of their sizes, by rounding to 64 bits."""
+"""Factors that add up to less than this fraction of their sizes count as 0: rounding to 64 bits leaves that much."""
 TOLERANCE = 1e-6
-"""Relative difference of constants that rounding to float32 explains."""
+"""The largest relative difference of constants that rounding to float32 explains."""
 
 
 class EmptyRow(Mismatch):
-    """What goes wrong in rows of which every score is masked."""
+    """A mismatch in the rows in which every score is masked."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Ref:
 class Monomial:
     """`factor` times launch-time scalars times a term (None: 1).
 
-    A `level` is a maximum; `guarded`: it counts as 0 where it is -inf.
+    `level`: the term is a maximum. `guarded`: the maximum counts as 0 where it is -inf.
     """
 
     factor: float
@@ -71,7 +71,7 @@ class Monomial:
 
 @dataclass(frozen=True)
 class Linear:
-    """A sum of monomials at some points; -inf with `nothing`, whatever the others are."""
+    """The sum of `terms` at some points, or -inf if `nothing` is true, whatever the terms are."""
 
     points: UnionSet
     terms: tuple[Monomial, ...]
@@ -79,7 +79,7 @@ class Linear:
 
 
 class Exponents:
-    """Linear forms of terms, and what is known of the maxima in them."""
+    """Builds linear forms of terms, and finds where the maxima in them are more than -inf."""
 
     def __init__(self, builder: TermBuilder) -> None:
         self.builder = builder
@@ -94,14 +94,14 @@ class Exponents:
         self._steps: dict[int, list[UnionMap]] = {}
 
     def term_of(self, site: int) -> Term:
-        """What a statement that depends on its own past writes."""
+        """Return the term of a statement, without the `Recurrence` around it."""
         term = self.builder.written(self.builder.model.sites[site])
         return term.term if isinstance(term, Recurrence) else term
 
     # ------------------------------------------------------------------ linear forms
 
     def linear(self, term: Term, path: UnionMap) -> list[Linear]:
-        """The term at the points of `path`, {point -> instance}, by parts."""
+        """Return the linear forms of a term at the points of `path`, {point -> instance}, by parts."""
         match term:
             case Via(along=along, term=inner):
                 return self.linear(inner, path.apply_range(along))
@@ -137,7 +137,7 @@ class Exponents:
                 return [Linear(path.domain(), (Monomial(1.0, (), Ref(term, path), level),))]
 
     def _several(self, term: Reduce) -> Term | None:
-        """`x += y` once for each element, after whatever x was, as a sum; None for a sum over several instances."""
+        """Rewrite a sum with a start value or single contributions (`x += y`) as additions; None for any other sum."""
         if id(term) not in self._opened:
             zero, once, rest = Constant(0.0), [], []
             for along, inner in term.parts:
@@ -156,14 +156,14 @@ class Exponents:
         return self._opened[id(term)]
 
     def scaled(self, form: Linear, factor: float, scalars: tuple[str, ...]) -> Linear:
-        """A linear form times a number."""
+        """Return a linear form times a number and launch-time scalars."""
         if form.nothing:
             self.require_positive(factor, scalars, "a masked score")
         terms = (replace(t, factor=t.factor * factor, scalars=together(t.scalars, scalars)) for t in form.terms)
         return replace(form, terms=tuple(terms))
 
     def require_positive(self, factor: float, scalars: tuple[str, ...], what: str) -> None:
-        """Raises `Mismatch` unless -inf times these is -inf."""
+        """Raise `Mismatch` unless -inf times these is -inf."""
         unknown = [name for name in scalars if name.removeprefix("1/") not in self.positive]
         if unknown:
             names = " and ".join(f"'{name}'" for name in unknown)
@@ -190,7 +190,7 @@ class Exponents:
         return Linear(points, (Monomial(1.0, (), Ref(term, path.intersect_domain(points))),))
 
     def _choice(self, term: Choice, path: UnionMap) -> list[Linear]:
-        """`where(top == -inf, 0, top * c)`: a level that counts as 0 where it is -inf."""
+        """Return the forms of a choice. `where(top == -inf, 0, top * c)` is a level, 0 where `top` is -inf."""
         top, empty, used = _guard(term)
         if top is None:
             return [Linear(path.domain(), (Monomial(1.0, (), Ref(term, path)),))]
@@ -216,9 +216,9 @@ class Exponents:
     # ------------------------------------------------------------------ levels
 
     def instances(self, ref: Ref) -> UnionMap:
-        """{point -> statement instances that made a maximum}: what it is known by.
+        """Return {point -> statement instances that computed a maximum}, which identify it.
 
-        The maximum of elements of a tensor is known by these: several blocks of a cluster find the same one.
+        A maximum of tensor elements is identified by those elements instead: several blocks of a cluster find the same.
         """
         elements = self._elements(ref.term) if isinstance(ref.term, Reduce) else None
         if elements is not None:
@@ -232,7 +232,7 @@ class Exponents:
                 return self._named(ref.term, ref.path)
 
     def _elements(self, term: Reduce) -> UnionMap | None:
-        """{instance -> the cells that it is the maximum of}; None of what is more than elements of one tensor."""
+        """Return {instance -> the cells that it is the maximum of}; None if it is not of plain tensor elements."""
         if id(term) not in self._maxima:
             self._kept.append(term)
             domain = self._domain_of(term)
@@ -244,7 +244,7 @@ class Exponents:
             each = [(up, loaded_cells(inner, leaf.path)) for leaf, up, inner in found]
             plain = [up.reverse().apply_range(cells) for up, cells in each if cells is not None]
             cells = _union(plain).coalesce() if plain and len(plain) == len(each) else None
-            if cells is not None:  # the maximum of no element is one, too
+            if cells is not None:  # the maximum of no elements is identified by `nothing`
                 none = domain.subtract(cells.domain())
                 cells = cells.union(UnionMap.from_domain_and_range(none, UnionSet("{ nothing[] }")))
             self._maxima[id(term)] = cells
@@ -263,7 +263,7 @@ class Exponents:
                 raise Mismatch("a maximum that starts from no plain value")
 
     def _named(self, term: Term, path: UnionMap) -> UnionMap:
-        """`path`, after noting which of its values a statement's instances stand for."""
+        """Return `path`, after recording that its statements' instances identify the values of this term."""
         for part in map_parts(path):
             name = str(part.range().get_tuple_name())
             if self._heads.setdefault(name, id(term)) != id(term):
@@ -272,7 +272,7 @@ class Exponents:
         return path
 
     def same(self, a: Monomial, b: Monomial, points: UnionSet) -> bool:
-        """Whether two levels are the same number at all points, scaling aside."""
+        """Return True if two levels are the same maximum at all points, apart from their scaling."""
         assert a.ref is not None and b.ref is not None
         mine, other = (merged(self.instances(ref).intersect_domain(points)) for ref in (a.ref, b.ref))
         return bool(mine.is_equal(other))
@@ -280,7 +280,7 @@ class Exponents:
     # ------------------------------------------------------------------ what is surely more than -inf
 
     def finite(self, ref: Ref) -> UnionSet:
-        """Points at which a term is more than -inf for all inputs that are real numbers."""
+        """Return the points at which a term is known to be more than -inf for all real inputs."""
         if isinstance(ref.term, Reduce):
             key = (-1, id(ref.term))
             if key not in self._finite:
@@ -295,7 +295,7 @@ class Exponents:
         return ref.path.intersect_range(known).domain()
 
     def _above_here(self, term: Term, space: str) -> UnionSet:
-        """Instances of a statement at which its own maximum is more than -inf."""
+        """Return the instances of the statement `space` at which the term, a maximum in it, is more than -inf."""
         site = int(space[1:])
         if self.term_of(site) is term:
             return self._above_site(site)
@@ -306,7 +306,7 @@ class Exponents:
         return self._finite[key]
 
     def _above(self, term: Term, path: UnionMap, climbing: bool) -> UnionSet:
-        """`climbing`: what is looked at is at least this term, so that one above -inf makes it so."""
+        """Return the points at which a term is more than -inf. `climbing`: the whole value is at least this term."""
         match term:
             case Constant(value=value):
                 return path.domain() if value > -math.inf else empty_set()
@@ -348,7 +348,7 @@ class Exponents:
         return begun.union(some) if op == "maximum" else begun.subtract(lost)
 
     def _above_site(self, site: int) -> UnionSet:
-        """Instances of a statement that depends on its own past: above -inf once, above it from then on."""
+        """Return the instances at which a statement is more than -inf: a maximum that a loop carries on stays so."""
         term = self.term_of(site)
         key = (site, id(term))
         if key not in self._finite:
@@ -362,9 +362,9 @@ class Exponents:
 
 
 def closure(steps: UnionMap) -> UnionMap:
-    """{instance -> every earlier one} from {instance -> the one before}, held against its definition.
+    """Return {instance -> every earlier one} from {instance -> the one before}, checked against the definition.
 
-    Steps go back in the schedule, so what satisfies the definition is unique. Raises `IslError`.
+    Steps go back in the schedule, so only one relation satisfies it. Raise `IslError` if isl's result does not.
     """
     result = steps.transitive_closure()[0]
     if not result.is_equal(steps.union(steps.apply_range(result))):
@@ -373,7 +373,7 @@ def closure(steps: UnionMap) -> UnionMap:
 
 
 def close(a: float, b: float) -> bool:
-    """Whether two constants are the same, rounding aside."""
+    """Return True if two constants are equal up to rounding."""
     return math.isclose(a, b, rel_tol=TOLERANCE)
 
 
@@ -395,14 +395,14 @@ def _add(a: Linear, b: Linear) -> Linear | None:
 
 
 def _scalar(form: Linear) -> Monomial | None:
-    """The one number that a form is, if it is one."""
+    """Return a linear form as a number times launch-time scalars; None if it is anything else."""
     if form.nothing or len(form.terms) > 1 or any(t.ref is not None for t in form.terms):
         return None
     return form.terms[0] if form.terms else Monomial(0.0)
 
 
 def _guard(term: Choice) -> tuple[Term | None, Term, Term]:
-    """(top, value where top is -inf, value elsewhere) of a choice that compares with -inf; (None, ...) otherwise."""
+    """Return (top, value where top is -inf, value elsewhere) of a choice that compares with -inf; else (None, ...)."""
     match compared_with(term.test, -math.inf):
         case ("eq" | "le", top):
             return top, term.yes, term.no
@@ -434,7 +434,7 @@ def _all(sets: list[UnionSet]) -> UnionSet:
 
 
 def _positive(kernel: Kernel) -> frozenset[str]:
-    """Scalars that a precondition makes positive."""
+    """Return the scalars that a precondition or an assumption makes positive."""
     conditions = (each.cond for each in kernel.preconditions if isinstance(each, (Requires, Assume)))
     return frozenset(name for condition in conditions for name in _above_zero(condition))
 

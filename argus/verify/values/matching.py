@@ -1,7 +1,7 @@
 """Matching of a kernel's terms with a specification's.
 
-Both are walked together. A load must come from the specified cell for every instance; a reduction must collect every
-value of its bound variable exactly once.
+The matcher walks both together. A load must come from the specified cell for every instance; a reduction must collect
+every value of its bound variable exactly once, or at least once if repeats do not matter.
 """
 
 from __future__ import annotations
@@ -66,18 +66,18 @@ class Matcher:
         self._loaded = loaded(builder.model.sites)
         self._kept: list[Term] = []
         self._matched: dict[tuple[int, SpecTerm], tuple[Term, UnionSet]] = {}
-        """By reduction and specification: [instance -> V[...]] that match."""
+        """Known matches: (identity of a term, specification) -> (term, the [instance -> V[...]] that match)."""
         self._differing: dict[tuple[int, SpecTerm], tuple[Term, UnionSet, Mismatch]] = {}
-        """The same, of some that do not match all, with the reason."""
+        """Known mismatches, by the same keys: a set of [instance -> V[...]] that do not all match, and the reason."""
 
     def as_variables(self, cells: isl.Map) -> UnionMap:
-        """{store instance -> V[output coordinates]}."""
+        """Return {store instance -> V[output coordinates]}."""
         return cells.set_tuple_name(isl.dim_type.out, "V").to_union_map()
 
     # ------------------------------------------------------------------ terms
 
     def match(self, term: Term, spec: SpecTerm, scope: Scope) -> None:
-        """Raises `Mismatch` unless the term equals the specification for every root."""
+        """Raise `Mismatch` unless the term equals the specification for every root."""
         if scope.roots.is_empty():
             return
         choice = self._by_indices(spec, scope)
@@ -105,11 +105,11 @@ class Matcher:
                 self._form(term, spec, scope)
 
     def compare(self, term: Term, spec: SpecTerm, scope: Scope) -> None:
-        """`match`, apart from whatever is matched around it."""
+        """Match a term on its own, without regard to any match around it."""
         self.match(term, spec, scope)
 
     def numbered(self, spec: SpecTerm, scope: Scope) -> SpecTerm:
-        """A specified term whose conditions and places name integers that the block loads once as `_numbered` does."""
+        """Apply `_numbered` to all conditions and indices in a specified term."""
 
         def expression(e: Expr) -> Expr | None:
             match e:
@@ -134,7 +134,7 @@ class Matcher:
                 return rewrite(spec, expression)
 
     def _holding(self, condition: SpecTerm, scope: Scope) -> UnionSet:
-        """The roots for which a condition on indices holds."""
+        """Return the roots for which a condition on indices holds."""
         if isinstance(condition, (SpecOp, SpecReduce, SpecSoftmax)):
             raise Mismatch("a choice by a reduction")
         domain, coords = self._names(scope)
@@ -143,9 +143,9 @@ class Matcher:
         return scope.variables.intersect_range(holds).domain().intersect(scope.roots)
 
     def _by_indices(self, spec: SpecTerm, scope: Scope) -> tuple[UnionSet, SpecTerm, SpecTerm] | None:
-        """The roots for which a condition on indices holds, and both sides of a choice by it; None of what is none.
+        """Return, for a choice by a condition on indices, the roots where it holds and both sides; otherwise None.
 
-        A condition that is computed modulo 2^32 is matched like one on data: where it holds is not known.
+        A condition that is computed modulo 2^32 is matched like one on data, because where it holds is unknown.
         """
         spec = strip(spec)
         if not isinstance(spec, (Op, SpecOp)) or spec.op != "where":
@@ -160,13 +160,13 @@ class Matcher:
         return self._holding(condition, scope), yes, no
 
     def _numbered(self, expr: Expr, scope: Scope) -> Expr:
-        """Integers that the block loads once are the numbers that these are known by (`program.resolved`)."""
+        """Replace each integer that the block loads once by the parameter that stands for it (`program.resolved`)."""
         if not self._loaded:
             return expr
         domain, coords = self._names(scope)
 
         def known(index: Expr) -> bool:
-            """Whether it depends on no variable of a reduction inside."""
+            """Return True if an index depends on no variable of a reduction within the term."""
             return all(e.axis < len(coords) for e in walk(index) if isinstance(e, Coord))
 
         def change(e: Expr) -> Expr | None:
@@ -219,7 +219,7 @@ class Matcher:
                 raise Mismatch(f"{_describe(term)} where the specification has {described(spec)}")
 
     def _choice(self, term: Choice, spec: SpecTerm, scope: Scope) -> None:
-        """By a condition that is given, or by that of the specification, which is given in what it decides for."""
+        """Match a choice: its test is a given condition, or equals the specified one, or both of its sides match."""
         if any(self._same(term.test, condition, scope) for condition in scope.given):
             self.match(term.yes, spec, scope)
             return
@@ -228,7 +228,7 @@ class Matcher:
                 self.match(term.test, condition, scope)
                 self.match(term.yes, yes, replace(scope, given=(*scope.given, condition)))
                 self.match(term.no, no, scope)
-            case _:  # of two that are the same
+            case _:  # both sides must equal the specification
                 self.match(term.yes, spec, scope)
                 self.match(term.no, spec, scope)
 
@@ -262,7 +262,7 @@ class Matcher:
                 raise straight from None
 
     def _accumulated(self, term: Reduce, spec: Op | SpecOp, scope: Scope) -> None:
-        """`x += y` once for each element, after whatever x was: operands of an operator, in any order."""
+        """Match `x += y`, run once for each element, with the operands of the specified operator in any order."""
         once: list[Via] = []
         rest: list[tuple[UnionMap, Term]] = []
         for along, inner in term.parts:
@@ -282,13 +282,13 @@ class Matcher:
             return
         if not once or len(wanted) != len(mine):
             raise Mismatch(f"a reduction by '{term.op}' of other terms than '{spec.op}' has in the specification")
-        self._kept += mine  # what is remembered of a term goes by its identity
+        self._kept += mine  # keep the terms alive: results are stored by their `id`
 
-        for each in mine:  # the first operand that it equals: others that it equals, too, are equal to that
+        for each in mine:  # take the first operand that it equals: all operands that it equals are equal
             wanted.pop(self._place(each, wanted, scope))
 
     def _place(self, term: Term, wanted: list[SpecTerm], scope: Scope) -> int:
-        """The first place of `wanted` that the term equals."""
+        """Return the first position in `wanted` at which the specified term equals this one."""
 
         def attempt(place: int) -> int:
             self.match(term, wanted[place], scope)
@@ -300,7 +300,7 @@ class Matcher:
         self, term: Reduce, parts: tuple[list[Via], list[tuple[UnionMap, Term]]],
         wanted: tuple[SpecReduce, list[SpecTerm]], scope: Scope,
     ) -> None:  # fmt: skip
-        """A reduction, and what else its operator is applied to: some of the terms that come once for each element."""
+        """Match a specified reduction and its sibling operands: these are terms added once for each element."""
         once, rest = parts
         first: Mismatch | None = None
         for chosen in permutations(range(len(once)), len(wanted[1])):
@@ -339,13 +339,13 @@ class Matcher:
             raise Mismatch("an index that is another number than specified", scope.origins(wrong))
 
     def _names(self, scope: Scope) -> tuple[str, tuple[str, ...]]:
-        """The dimensions of V[...], and what stands for each coordinate."""
+        """Return the names of the dimensions of V[...], and the name or number that stands for each coordinate."""
         names = {axis: f"v{position}" for position, axis in enumerate(scope.axes)}
         coords = tuple(names.get(axis, "0") for axis in range(max((*scope.axes, -1)) + 1))
         return ", ".join(names[axis] for axis in scope.axes), coords
 
     def index(self, spec: Elem, scope: Scope) -> UnionMap:
-        """{V[...] -> cell} of a specified element."""
+        """Return {V[...] -> cell} of a specified element."""
         domain, coords = self._names(scope)
         spec = replace(spec, index=tuple(self._numbered(e, scope) for e in spec.index))
         images = [None if isinstance(e, Elem) else self.model.translator.image(e, coords) for e in spec.index]
@@ -355,7 +355,7 @@ class Matcher:
         return self.model.parse_map(f"{{ V[{domain}] -> {identifier(spec.obj)}[{texts}] }}").to_union_map()
 
     def _indirect(self, spec: Elem, domain: str, coords: tuple[str, ...]) -> UnionMap:
-        """A cell through index tensors, in the form of `TagAnalysis.indirect_cells`."""
+        """Return {V[...] -> cell} through index tensors, in the form of `TagAnalysis.indirect_cells`."""
         result: UnionMap | None = None
         for index in spec.index:
             if isinstance(index, Elem):
@@ -379,8 +379,8 @@ class Matcher:
         self.once(term, spec, scope, decide)
 
     def once(self, term: Term, spec: SpecTerm, scope: Scope, decide: Callable[[SpecTerm, Scope], None]) -> None:
-        """Once for each instance of the term and the values of the variables that its specification uses: many roots
-        share a sum. `decide` raises `Mismatch`."""
+        """Run `decide` once for each instance of the term and values of the variables that the specification uses,
+        because many roots share a sum. `decide` raises `Mismatch` if they differ."""
         used = [i for i, axis in enumerate(scope.axes) if uses(spec, axis)]
         own = renumbered(spec, {scope.axes[i]: position for position, i in enumerate(used)})
         asked = scope.path.range_product(scope.variables.apply_range(_chosen(len(scope.axes), used)))
@@ -401,7 +401,7 @@ class Matcher:
         self._matched[key] = (term, matched.union(roots))
 
     def _together(self, term: Apply, spec: SpecReduce, scope: Scope) -> None:
-        """An operator between parts of its reduction: each value of the bound variable counts in one of them."""
+        """Match an operator applied to partial reductions: each value of the bound variable must count in one part."""
         itself, start = scope.path.range().identity(), Constant(identity(nested(spec)[-1]))
         counted = empty_map()
         for part in _operands(term):
@@ -414,7 +414,7 @@ class Matcher:
         self.exactly_once(counted, self._wanted(spec, scope), spec.op in IDEMPOTENT, scope)
 
     def _wanted(self, spec: SpecReduce, scope: Scope) -> UnionMap:
-        """{root -> [k]} of the terms that are specified: not those that are the identity element by a choice."""
+        """Return {root -> [k]} of the specified terms, without those that a choice replaces by the identity element."""
         every, sums = isl.UnionMap.from_domain_and_range(scope.roots, self.values(spec)), nested(spec)
         body = strip(sums[-1].body)
         if not (isinstance(body, (Op, SpecOp)) and body.op == "where"):
@@ -429,9 +429,9 @@ class Matcher:
                 return every
 
     def counted(self, term: Reduce, spec: SpecReduce, scope: Scope) -> UnionMap:
-        """{[root -> k] -> contribution}: every contribution is that of one value of the bound variable.
+        """Return {[root -> k] -> contribution}: each contribution belongs to one value k of the bound variable.
 
-        Sums of sums are one sum, over the values of all of their variables: k stands for those, from the outermost on.
+        Nested sums count as one sum over all of their variables; k then stands for all of these, outermost first.
         """
         if term.op != spec.op:
             raise Mismatch(f"a reduction by '{term.op}' where the specification has '{spec.op}'")
@@ -456,7 +456,7 @@ class Matcher:
         return counted
 
     def exactly_once(self, counted: UnionMap, wanted: UnionMap, idempotent: bool, scope: Scope) -> None:
-        """Every wanted value of the bound variable, {root -> [k]}, contributes, and once if that matters.
+        """Raise `Mismatch` unless exactly the `wanted` {root -> [k]} contribute, each once unless `idempotent`.
 
         `counted`: {[root -> k] -> contribution}.
         """
@@ -476,20 +476,20 @@ class Matcher:
             raise Mismatch("a term of the reduction contributes more than once", scope.origins(roots))
 
     def values(self, spec: SpecReduce) -> UnionSet:
-        """[k] for every value of a bound variable, or of those of sums of sums."""
+        """Return the set of all [k], the values of a bound variable; of nested sums, [k, ...] of all variables."""
         extents = {f"k{s.axis}": self.model.translator.integer(s.extent, ()) for s in nested(spec)}
         bounds = " and ".join(f"0 <= {name} < {extent}" for name, extent in extents.items())
         return self.model.parse_set(f"{{ [{', '.join(extents)}] : {bounds} }}").to_union_set()
 
 
 def _chosen(count: int, used: list[int]) -> UnionMap:
-    """{V[v0, ..., v(count - 1)] -> V[those that are used]}."""
+    """Return {V[v0, ..., v(count - 1)] -> V[the used ones]}."""
     names = [f"v{i}" for i in range(count)]
     return isl.UnionMap(f"{{ V[{', '.join(names)}] -> V[{', '.join(names[i] for i in used)}] }}")
 
 
 def _operands(term: Term, op: str | None = None) -> list[Term]:
-    """What an operator stands between, where it is nested, too."""
+    """Return the operands of an operator; nested uses of the same operator are flattened."""
     if isinstance(term, Apply) and term.op == (op or term.op):
         return [operand for arg in term.args for operand in _operands(arg, term.op)]
     return [term]

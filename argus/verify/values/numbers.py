@@ -1,6 +1,6 @@
-"""Which terms are known numbers, and which are real numbers: what padding comes to.
+"""Terms that are known numbers, and terms that are real numbers: the effect of padding.
 
-Inputs are real numbers. What is made of constants need not be: 0 times -inf is none, nor is 0 / 0 or -inf - -inf.
+Inputs are taken to be real numbers. Terms with constants may not be: 0 * -inf, 0 / 0 and -inf - -inf are not numbers.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from argus.verify.values.terms import (
 )
 
 _PARTIAL = ("truediv", "log", "log2", "log1p", "sqrt", "rsqrt", "sortable to float32")
-"""Operators that give no real number for some real numbers."""
+"""Operators whose result is not a real number for some real operands."""
 _NOTHING = -math.inf
 
 
 def always_real(term: Term, carried: frozenset[int] = frozenset()) -> bool:
-    """Whether a term is a real number for all inputs that are, at all of its instances, by its form alone.
+    """Return True if the form of a term shows that it is a real number at all of its instances, for all real inputs.
 
-    `carried`: statements of which earlier instances are, which is what an induction over the instances assumes.
+    `carried`: statements whose earlier instances are assumed to be real numbers, for an induction over the instances.
     """
     match term:
         case Constant(value=value):
@@ -64,16 +64,16 @@ def always_real(term: Term, carried: frozenset[int] = frozenset()) -> bool:
 
 @dataclass(frozen=True)
 class Ceiling:
-    """Which terms are real numbers or -inf for all real inputs, by their form alone.
+    """Recognises terms that are real numbers or -inf for all real inputs, by their form alone.
 
-    `positive` are scalars; `earlier` is what a statement writes that depends on its own past.
+    `positive`: scalars known to be positive. `earlier`: the term of a statement that reads its own earlier values.
     """
 
     positive: frozenset[str]
     earlier: Callable[[int], Term]
 
     def holds(self, term: Term, carried: frozenset[int] = frozenset()) -> bool:
-        """Of a term. `carried`: statements of whose earlier instances it holds."""
+        """Return True if a term is real or -inf. `carried`: statements whose earlier values are assumed to be so."""
         match term:
             case _ if always_real(term):
                 return True
@@ -121,14 +121,14 @@ def _partial(term: Apply) -> bool:
 
 
 class Numbers:
-    """Where terms are known to be one number; found once for all that asks for a term."""
+    """Finds the instances at which terms are known numbers, or real numbers, and keeps the result for each term."""
 
     def __init__(self) -> None:
         self._found: dict[int, tuple[Term, UnionSet, list[tuple[UnionSet, float]]]] = {}
         self._real: dict[int, tuple[Term, UnionSet, UnionSet]] = {}
 
     def regions(self, term: Term, root: UnionSet, path: UnionMap) -> list[tuple[UnionSet, float]]:
-        """The root instances at which a term is known to be one number. `path`: {root -> instance of the term}."""
+        """Return sets of roots at which a term is a known number, and the number. `path`: {root -> instance}."""
         if isinstance(term, Constant):
             return [(root, term.value)]
         path = merged(path.intersect_domain(root))
@@ -141,7 +141,7 @@ class Numbers:
         return [(region, value) for region, value in here if not region.is_empty()]
 
     def _of(self, term: Term, instances: UnionSet) -> list[tuple[UnionSet, float]]:
-        """Those of a term's own instances."""
+        """Compute `regions` for a term's own instances."""
         itself = instances.identity()
         match term:
             case Via(along=along, term=inner):
@@ -163,7 +163,7 @@ class Numbers:
                 return []
 
     def _reduction(self, term: Reduce, instances: UnionSet) -> list[tuple[UnionSet, float]]:
-        """A reduction is its start value where every contribution is the identity."""
+        """Return where a reduction equals a known start value: every contribution is the identity there."""
         identity = float(REDUCTIONS[term.op](float32))
         counting = empty_set()
         for along, inner in term.parts:
@@ -178,8 +178,8 @@ class Numbers:
         return [(merged(region.subtract(counting)), value) for region, value in starts]
 
     def _application(self, term: Apply, args: list[list[tuple[UnionSet, float]]]) -> list[tuple[UnionSet, float]]:
-        """Numbers that absorb or survive what is real: 0 in products, quotients and sums with 0, -inf under sums,
-        scaling and exp."""
+        """Return where an operator's result is known: 0 times a real number, 0 divided by a number, 0 plus or minus 0,
+        -inf plus or minus a real number, -inf times a positive number, exp(-inf), -0, abs(0), and known extrema."""
         found: list[tuple[UnionSet, float]] = []
         if term.op == "mul":
             for number, other in ((0, 1), (1, 0)):
@@ -206,11 +206,11 @@ class Numbers:
     # ------------------------------------------------------------------ real numbers
 
     def _real_at(self, term: Term, instances: UnionSet) -> UnionSet:
-        """Those of the instances at which a term of theirs is a real number."""
+        """Return those of a term's own instances at which it is a real number."""
         return self.real(term, instances, instances.identity())
 
     def real(self, term: Term, root: UnionSet, path: UnionMap) -> UnionSet:
-        """The root instances at which a term is a real number, if inputs are."""
+        """Return the root instances at which a term is known to be a real number, if all inputs are."""
         if root.is_empty() or always_real(term):
             return root
         path = merged(path.intersect_domain(root))
@@ -222,7 +222,7 @@ class Numbers:
         return merged(path.intersect_range(found[2]).domain())
 
     def _really(self, term: Term, instances: UnionSet) -> UnionSet:
-        """Those of a term's own instances."""
+        """Compute `real` for a term's own instances."""
         itself, result = instances.identity(), empty_set()
         match term:
             case Via(along=along, term=inner):
@@ -239,7 +239,7 @@ class Numbers:
             case Apply(args=args):
                 for region, value in self.regions(term, instances, itself):
                     result = result.union(region) if math.isfinite(value) else result
-                if _partial(term):  # of what is known to be positive
+                if _partial(term):  # real only where the last operand is known to be positive
                     known = self.regions(args[-1], instances, itself)
                     instances = union([region for region, value in known if 0 < value < math.inf])
                 for arg in args:
@@ -251,7 +251,7 @@ class Numbers:
                 return result
 
     def _reduced(self, term: Reduce, instances: UnionSet) -> UnionSet:
-        """A sum of real numbers; an extremum of real numbers, and of what does not count, if there is one."""
+        """Return where start and contributions are real numbers or the identity, and at least one of them is real."""
         itself, identity = instances.identity(), float(REDUCTIONS[term.op](float32))
         begun = self._real_at(term.start, instances)
         some, lost, neutral = begun, empty_set(), begun

@@ -8,7 +8,7 @@ from argus.ir.visit import walk as statements
 
 
 def padded_exponentials(kernel: Kernel) -> tuple[str, ...]:
-    """Return the tensors whose masked loads put zeros into tiles of which exponentials are added up."""
+    """Return the tensors whose masked loads put zeros into tiles whose exponentials are added up."""
     padded: dict[str, set[str]] = {}
     weights: dict[str, set[str]] = {}
     found: dict[str, None] = {}

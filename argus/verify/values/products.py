@@ -1,7 +1,7 @@
 """Specified terms as sums of products: constants folded, signs and quotients as factors, sums outermost.
 
-A `Product` is `factor` times launch-time scalars, summed over bound variables where some conditions on indices hold, of
-exp(exponent) times atoms over divisors. Equal products are added up, whatever their variables are called.
+A `Product` is `factor` * scalars * exp(exponent) * atoms / divisors, summed over its bound variables where its
+conditions on indices hold. Equal products are added up, whatever their variables are called.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ Test = tuple[Expr, bool]
 """A condition on indices, and whether it holds."""
 
 _ORDERS = 24
-"""How many orders of bound variables are looked at for the first one: those of four."""
+"""The most orders of bound variables that are compared for the canonical form: enough for four variables."""
 
 
 @dataclass(frozen=True)
 class Exponent:
-    """A sum of amounts where all `tests` come out so; -inf with `nothing`, whatever the amounts are."""
+    """The sum of `terms` where all `tests` have their truth values; -inf if `nothing` is true, whatever the terms."""
 
     tests: tuple[Test, ...]
     terms: tuple[Amount, ...]
@@ -38,7 +38,7 @@ class Exponent:
 
 @dataclass(frozen=True)
 class Product:
-    """One product, and the bound variables that it is summed up over: axes and extents."""
+    """One product. `bound`: the axes and extents of the variables that it is summed over."""
 
     factor: float = 1.0
     scalars: tuple[str, ...] = ()
@@ -51,19 +51,19 @@ class Product:
 
 @dataclass(frozen=True)
 class Group:
-    """Products that are the same but for their factors and conditions: `body` has factor 1 and no conditions."""
+    """Products that differ only in factors and conditions (`parts`); `body` has the factor 1 and no conditions."""
 
     body: Product
     parts: tuple[tuple[float, tuple[Test, ...]], ...]
 
 
 def groups(spec: SpecTerm) -> list[Group]:
-    """A specified term as a sum of products, equal ones together. Raises `Mismatch` where it is none."""
+    """Return a specified term as a sum of products, equal ones grouped. Raise `Mismatch` if it has no such form."""
     return _grouped(_products(spec, count(FIRST)))
 
 
 def added(amounts: Iterable[Amount]) -> list[Group]:
-    """The same of a sum of amounts."""
+    """Return a sum of amounts as a sum of products, equal ones grouped."""
     fresh, found = count(FIRST), list[Product]()
     for factor, scalars, core in amounts:
         found += [_times(Product(factor, scalars), p) for p in (_products(core, fresh) if core else [Product()])]
@@ -84,12 +84,12 @@ def _grouped(products: Iterable[Product]) -> list[Group]:
 
 
 def total(p: Product) -> bool:
-    """Return True if a product is a number for all inputs that are: it divides by nothing, and its atoms are inputs."""
+    """Return True if a product has no divisors, and all of its atoms are inputs or indices, and so real numbers."""
     return not p.divisors and all(isinstance(atom, Elem) or exact_indices(atom) for atom in p.atoms)
 
 
 FIRST = 32
-"""The axes of bound variables count on from here: more than free ones there are."""
+"""The first axis number of bound variables. It exceeds the number of free variables."""
 
 
 def _products(spec: SpecTerm, fresh: Iterator[int]) -> list[Product]:
@@ -145,20 +145,20 @@ def _applied(spec: SpecTerm, op: str, args: tuple[SpecTerm, ...], fresh: Iterato
 
 
 def sigmoid_divisor(a: SpecTerm) -> SpecTerm:
-    """1 + exp(-a), which a sigmoid is the inverse of."""
+    """Return 1 + exp(-a), the reciprocal of a sigmoid."""
     negative = SpecOp("exp", (SpecOp("neg", (a,), a.dtype),), a.dtype)
     return SpecOp("add", (Const(1.0, a.dtype), negative), a.dtype)
 
 
 def on_indices(condition: SpecTerm) -> Expr | None:
-    """A condition that depends on indices and sizes alone; None of any other."""
+    """Return a condition if it is a plain expression that loads no element; None for any other condition."""
     if isinstance(condition, (SpecOp, SpecReduce, SpecSoftmax)) or elements_of(condition):
         return None
     return condition
 
 
 def _inverse(spec: SpecTerm, fresh: Iterator[int]) -> Product:
-    """One over a term: what it is a product of is apart, if it is one product and no sum."""
+    """Return one over a term. A single product is inverted factor by factor; a sum becomes one divisor."""
     found = _products(spec, fresh)
     if len(found) != 1 or found[0].bound or found[0].tests:
         return Product(divisors=(spec,))
@@ -180,7 +180,7 @@ def _times(a: Product, b: Product) -> Product:
 
 
 def _summed(p: Product, axis: int, extent: Expr) -> Product:
-    """A product summed up over a variable; as often as that has values if the product does not depend on it."""
+    """Return a product summed over a variable. If it does not depend on the variable, multiply it by the extent."""
     cores = [core for _, _, core in p.exponent if core is not None]
     if any(uses(each, axis) for each in (*p.atoms, *p.divisors, *cores, *(test for test, _ in p.tests))):
         return replace(p, bound=((axis, extent), *p.bound))
@@ -194,13 +194,13 @@ def _summed(p: Product, axis: int, extent: Expr) -> Product:
 
 
 def _canonical(p: Product) -> Product:
-    """The first of a product's spellings: its bound variables in some order, numbered from `FIRST` on."""
+    """Return the canonical form of a product: bound variables in the least order, numbered from `FIRST` on."""
     orders = islice(permutations(p.bound), _ORDERS)
     return min((_spelled(p, order) for order in orders), key=repr)
 
 
 def _spelled(p: Product, order: tuple[tuple[int, Expr], ...]) -> Product:
-    for position, (axis, _) in enumerate(order):  # by way of numbers that nothing has
+    for position, (axis, _) in enumerate(order):  # first to negative numbers, which no variable has
         p = _renamed(p, axis, -1 - position)
     for position in range(len(order)):
         p = _renamed(p, -1 - position, FIRST + position)
@@ -235,7 +235,7 @@ def _sorted(items: Iterable) -> tuple:  # type: ignore[type-arg]
 
 
 def together(a: tuple[str, ...], b: tuple[str, ...]) -> tuple[str, ...]:
-    """The product of launch-time scalars; "1/N" stands for the inverse of N, and cancels with it."""
+    """Return the product of launch-time scalars; "1/N" stands for the inverse of N, and cancels with it."""
     left = list(a)
     for name in b:
         opposite = inverted((name,))[0]
@@ -247,7 +247,7 @@ def together(a: tuple[str, ...], b: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def inverted(scalars: tuple[str, ...]) -> tuple[str, ...]:
-    """One over launch-time scalars."""
+    """Return one over a product of launch-time scalars."""
     return tuple(sorted(name[2:] if name.startswith("1/") else f"1/{name}" for name in scalars))
 
 
@@ -255,7 +255,7 @@ def inverted(scalars: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def exponents(spec: SpecTerm) -> list[Exponent]:
-    """A specified exponent or score by parts, as `Exponents.linear` makes them of a kernel's."""
+    """Return a specified exponent or score by parts, like `Exponents.linear` for a kernel's term."""
     spec = strip(spec)
     match spec:
         case _ if spec.dtype.modular:

@@ -1,13 +1,13 @@
-"""Scans, found again in the statements that they were written out as: which elements of a tile a statement combines.
+"""Recognition of scans that are written out as statements: the elements of a tile that each statement combines.
 
-The elements of a tile and their coordinates are known numbers. So the statements of a block are followed one after the
-other on tables: an element of a register tile is the combination, by one operator, of neighbouring elements of a tile
-that the block found, from one of them to another. Nothing is assumed of how a scan is made.
+Tiles have constant shapes, so the analysis follows the statements of a loop body or branch one by one, on tables. For
+each element of a register tile, a table gives the run of elements of an earlier tile that it combines by one operator:
+the first one, the last one and the step. The analysis assumes no particular form of scan.
 
     map p[c0] = x[4 * c0]; map q[c0] = p[c0] + x[4 * c0 + 1]    ->  q[c0]: the sum of x[4 * c0] to x[4 * c0 + 1]
 
-Where a statement computes the combination of all elements up to each one, or from each one on, or of all, its term is a
-reduction over them. The many terms between are not built.
+If a statement combines all elements up to each one, or from each one on, or all elements, its term is a reduction over
+them. The many intermediate terms are not built.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ Table = NDArray[np.int64]
 
 _COMBINING = frozenset({"add", "mul", "maximum", "minimum"})
 _LARGEST = 1 << 16
-"""Most elements of a tile that is followed."""
+"""The largest number of elements of a tile that is followed."""
 
 
 @dataclass
 class _Base:
-    """A tile as a block found it, or as a statement left it that combines nothing. `reads`: what reads its elements."""
+    """A tile whose elements are not known to combine elements of other tiles. `reads`: the reads of its elements."""
 
     shape: tuple[int, ...]
     reads: list[tuple[Site, Elem, Table]] = field(default_factory=list)
@@ -45,8 +45,8 @@ class _Base:
 
 @dataclass(frozen=True)
 class _Tile:
-    """Of each element of a tile: the base that its value comes from (-1: unknown), the first and the last element of it
-    that it combines, and by which operator over which step (a number of `Ranges.ways`; 0: it is one element)."""
+    """The run of elements that each element of a tile combines: the base tile (-1: unknown), the first and the last of
+    the base's elements, and the operator and step (`way`: an index into `Ranges.ways`; 0: a single element)."""
 
     base: Table
     first: Table
@@ -54,11 +54,11 @@ class _Tile:
     way: Table
 
     def at(self, place: Table, known: NDArray[np.bool_]) -> _Tile:
-        """The elements at some places, as far as they are known."""
+        """Return the elements at some places; elements that are not `known` get the base -1."""
         return _Tile(np.where(known, self.base[place], -1), self.first[place], self.last[place], self.way[place])
 
     def where(self, test: NDArray[np.bool_], other: _Tile) -> _Tile:
-        """These elements where a test holds, and those of another tile elsewhere."""
+        """Return these elements where a test holds, and those of another tile elsewhere."""
         mine, others = (self.base, self.first, self.last, self.way), (other.base, other.first, other.last, other.way)
         return _Tile(*(np.where(test, x, y) for x, y in zip(mine, others, strict=True)))
 
@@ -69,14 +69,14 @@ def _elements(base: int, places: Table) -> _Tile:
 
 @dataclass(frozen=True)
 class Combined:
-    """`op` over elements of a tile: {instance -> the instance of a site at which its access `number` reads one}."""
+    """A reduction by `op` over elements of a tile. A part: {instance -> instance of a site}, the site, and its read."""
 
     op: str
     parts: tuple[tuple[UnionMap, Site, Elem], ...]
 
 
 class Ranges:
-    """The combinations that the statements of a kernel compute, by site; followed when the first is asked for."""
+    """Finds the reductions that a kernel's statements compute, by site. The first query follows all statements."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -87,7 +87,7 @@ class Ranges:
         self._own: dict[str, int] = {}
 
     def of(self, site: Site) -> Combined | None:
-        """What a map combines, where that is more than the elements that it reads itself; None for all others."""
+        """Return the reduction over a tile's elements that a map completes; None if it is not recognised as one."""
         if self._found is None:
             self._found = {}
             if any(map(_displaced, self.model.sites)):
@@ -129,7 +129,7 @@ class Ranges:
                             self._forget(access.obj)
 
     def _plain(self, site: Site, stmt: Copy) -> bool:
-        """Return True for a copy between registers and a shared tile of the block's own, done when it is issued."""
+        """Return True for a synchronous copy between tiles of the block's own registers and shared memory."""
         objects = [self.model.kernel.object(a.obj) for a in (stmt.src, stmt.dst)]
         row = INSTRUCTIONS.get(stmt.instr or "")
         own = site.role is None and stmt.src.block is None and stmt.dst.block is None
@@ -160,7 +160,7 @@ class Ranges:
         return len(self._bases) - 1
 
     def _held(self, obj: str) -> _Tile:
-        """What a tile holds; what nothing is known of is a base of its own."""
+        """Return what a tile holds. A tile of which nothing is known becomes a new base."""
         if obj not in self._tiles:
             self._own[obj] = self._new(obj)
             self._tiles[obj] = _elements(self._own[obj], np.arange(int(np.prod(self._shape(obj)))))
@@ -179,7 +179,7 @@ class Ranges:
         written[where], source[where] = True, np.arange(where.size)
         now = made.at(source, np.ones_like(written)).where(written, held)
         unknown = now.base < 0
-        if unknown.any():  # they are elements of a tile of their own from here on
+        if unknown.any():  # from here on, they are elements of a new base
             number = self._new(obj)
             now = _elements(number, np.arange(unknown.size)).where(unknown, now)
             if unknown.all():
@@ -215,7 +215,7 @@ class Ranges:
         return held.at(np.maximum(at, 0), at >= 0)
 
     def _joined(self, op: str, a: _Tile, b: _Tile) -> _Tile:
-        """Two runs of neighbours as one, whichever comes first; unknown where they are none."""
+        """Join two runs into one, whichever comes first; unknown where base, operator or step do not fit."""
         forward = b.first > a.last
         first, last = np.where(forward, a.first, b.first), np.where(forward, b.last, a.last)
         apart = np.where(forward, b.first - a.last, a.first - b.last)
@@ -235,7 +235,7 @@ class Ranges:
     # ------------------------------------------------------------------ relations
 
     def _combined(self, site: Site, base: _Base, op: str, bounds: tuple[str, ...]) -> Combined | None:
-        """The reads that together bring each element of the base once, and which of them each instance combines."""
+        """Return reads that together cover each base element once, and the instances that each instance combines."""
         covered = np.zeros(int(np.prod(base.shape)), dtype=np.bool_)
         parts: list[tuple[UnionMap, Site, Elem]] = []
         for source, elem, at in base.reads:
@@ -246,7 +246,7 @@ class Ranges:
         return Combined(op, tuple(parts)) if covered.all() else None
 
     def _along(self, site: Site, source: Site, elem: Elem, bounds: tuple[str, ...]) -> UnionMap:
-        """{instance -> instance of `source`} whose element is one of those that `bounds` tell."""
+        """Return {instance -> instance of `source`} for the elements within `bounds`."""
         inner = tuple(f"e{axis}" for axis in range(len(source.shape)))
         image = [self.model.translator.integer(e, inner) for e in elem.index]
         conditions = " and ".join(text.format(place=f"({place})") for text, place in zip(bounds, image, strict=True))
@@ -261,12 +261,12 @@ def _wide(expr: Expr) -> bool:
 
 
 def _box(shape: tuple[int, ...]) -> FragmentLayout:
-    """All elements of a shape in one thread, the last axis fastest."""
+    """Return the layout of all elements of a shape in one thread, the last axis fastest."""
     return FragmentLayout(shape, (), tuple(Mode(n, axis) for axis, n in reversed(list(enumerate(shape)))))
 
 
 def _places(access: Access, shape: tuple[int, ...], domain: FragmentLayout) -> Table | None:
-    """The elements that a statement writes, in the order of its own; None if they are not known."""
+    """Return the places that a statement writes, in the order of its own elements; None if they are unknown."""
     if any(map(_of_threads, access.index)):
         return None
     found = cells(access.index, shape, domain)
@@ -286,7 +286,7 @@ def _displaced(site: Site) -> bool:
 
 
 def _bounds(base: _Base, tile: _Tile, domain: FragmentLayout, step: int) -> tuple[str, ...] | None:
-    """For each dimension of the base, what an element's coordinate `place` is, over c0, c1, ... of the statement."""
+    """Return the bounds of a coordinate `place` for each base dimension, by c0, c1, ...; None if they are unknown."""
     own = domain.coordinates().reshape(domain.size, len(domain.shape)).astype(np.int64)
     first, last = np.unravel_index(tile.first, base.shape), np.unravel_index(tile.last, base.shape)
     texts: list[str] = []
@@ -303,7 +303,7 @@ def _bounds(base: _Base, tile: _Tile, domain: FragmentLayout, step: int) -> tupl
 
 
 def _coordinate(table: Table, own: Table) -> str | None:
-    """The coordinate of a statement that a table is, as text; a constant where it is one."""
+    """Return the constant, or the coordinate of the statement, that a table equals, as text; else None."""
     if bool((table == table[0]).all()):
         return str(int(table[0]))
     return next((f"c{axis}" for axis in range(own.shape[1]) if bool((own[:, axis] == table).all())), None)

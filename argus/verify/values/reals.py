@@ -1,8 +1,8 @@
 """Equality over the reals: both sides as sums of products of atoms, compared product by product.
 
-What is walked together and differs is looked at again so. Every value of the bound variables is the place of one
-product of the kernel's, or of several whose factors add up to the specified one. Atoms are compared on their own:
-elements by their indices, functions by their arguments, choices by the difference of what they compare.
+Terms that differ when they are walked together are compared again in this way. For each value of the bound variables,
+the factors of the kernel's products must add up to the specified factor. Atoms are compared on their own: elements by
+their indices, functions by their arguments, choices by the difference of the numbers that they compare.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from argus.verify.values.summands import Placed, Summand, collected, scaled, ten
 from argus.verify.values.terms import Apply, Choice, Constant, Term, TermBuilder, comparison, operation
 
 _Piece = tuple[UnionSet, float, float, float]
-"""Places, the factor that arrives there, the one that is specified, and the sizes of all that was added up to both."""
+"""A set of places, the factor found there, the factor specified, and the sum of the sizes of all their summands."""
 _Pair = tuple[Placed, SpecTerm]
 _Compared = tuple[bool, Term, Term, Term, Term]
-"""Strictly, left, right, the value where left > right (or equal, if not strictly), and the value elsewhere."""
+"""(strict, left, right, the value where left > right, or left >= right if not strict, the value elsewhere)."""
 _SpecCompared = tuple[bool, SpecTerm, SpecTerm, SpecTerm, SpecTerm]
 
 
 class RealMatcher(SoftmaxMatcher):
-    """A matcher that compares what is not spelled alike over the reals."""
+    """A matcher that compares terms of different form over the real numbers."""
 
     def __init__(self, builder: TermBuilder) -> None:
         super().__init__(builder)
@@ -76,7 +76,7 @@ class RealMatcher(SoftmaxMatcher):
         self._sum_of_products(found, wanted, scope)
 
     def require_divisors(self, spec: SpecTerm, known: set[str]) -> None:
-        """What a term was divided by, apart from what is `known`, is positive, or the specification divides by it."""
+        """Raise `Mismatch` for a divisor that may be 0, is not `known`, and is no divisor in the specification."""
         divided = {name for divisor in divisors_of(spec) for name in parameters_of(divisor)}
         if not self.exponentials.divided <= divided | known:
             raise Mismatch("a division by a size or a scalar that may be 0, where the specification has none")
@@ -95,7 +95,7 @@ class RealMatcher(SoftmaxMatcher):
         return number, self._counted_as(s, wanted[number].body, scope)
 
     def _counted_as(self, s: Summand, body: Product, scope: Scope) -> UnionMap:
-        """{[root -> values of bound variables] -> point} of products that equal a specified one."""
+        """Return {[root -> values of bound variables] -> point} of a summand that equals a specified product."""
         if s.levels or s.again is not None:
             raise Mismatch("a product that is relative to a maximum, where the specification has none")
         alike = len(s.factors) == len(body.atoms) and len(s.divisors) == len(body.divisors)
@@ -109,7 +109,7 @@ class RealMatcher(SoftmaxMatcher):
     def _bound(
         self, s: Summand, body: Product, scope: Scope, up: UnionMap, order: tuple[tuple[_Pair, ...], tuple[_Pair, ...]]
     ) -> UnionMap:
-        """{point -> values of bound variables} for factors in some order, after everything else was compared."""
+        """Return {point -> values of bound variables} for one order of the factors; compare factors and exponents."""
         pairs = [*order[0], *order[1]]
         scores = [(Placed(m.ref, root), core) for m, root in s.scores if m.ref for _, _, core in body.exponent if core]
         places = [self._places_of(s, [*pairs, *scores], axis) for axis, _ in body.bound]
@@ -129,7 +129,7 @@ class RealMatcher(SoftmaxMatcher):
         return first_that_holds(product(*places), attempt)
 
     def _places_of(self, s: Summand, pairs: list[_Pair], axis: int) -> list[UnionMap]:
-        """{point -> [k]}: what the loads of some factors say of a bound variable."""
+        """Return candidates for {point -> [k]}, the value of a bound variable, from the loads of some factors."""
         places = []
         for placed, spec in pairs:
             path = s.over(placed.ref.path, placed.root)
@@ -160,7 +160,7 @@ class RealMatcher(SoftmaxMatcher):
                 raise straight from None
 
     def _balance(self, group: Group, arrived: list[tuple[UnionMap, float]], scope: Scope) -> None:
-        """The factors of all that arrives add up to what is specified, for all values of the bound variables."""
+        """Raise `Mismatch` unless the factors add up to those specified, for all values of the bound variables."""
         pieces: list[_Piece] = []
         for counted, factor in arrived:
             if not counted.is_single_valued():
@@ -184,7 +184,7 @@ class RealMatcher(SoftmaxMatcher):
                 raise Mismatch(f"a term of a sum {text}", scope.origins(wrong.unwrap().domain()))
 
     def _values_of(self, body: Product, tests: tuple[Test, ...], scope: Scope) -> UnionMap:
-        """{V[...] -> values of the bound variables} where conditions come out as they should."""
+        """Return {V[...] -> values of the bound variables} where each test has its given truth value."""
         free = [f"v{i}" for i in range(len(scope.axes))]
         bound = [f"k{i}" for i in range(len(body.bound))]
         names = dict(zip((*scope.axes, *(axis for axis, _ in body.bound)), free + bound, strict=True))
@@ -200,7 +200,7 @@ class RealMatcher(SoftmaxMatcher):
     # ------------------------------------------------------------------ functions
 
     def _function(self, term: Term, spec: SpecTerm, scope: Scope) -> None:
-        """A function of arguments that are equal over the reals."""
+        """Match a function whose arguments are equal over the reals, or else a choice by a comparison."""
         if spec.dtype == boolean:
             raise Mismatch("a condition of other numbers than specified, which rounding may decide")
         mine, wanted = _operands(term), _spec_operands(spec)
@@ -218,7 +218,7 @@ class RealMatcher(SoftmaxMatcher):
             self.compare(term, spec, scope)
 
     def _compared(self, mine: _Compared | None, wanted: _SpecCompared | None, scope: Scope) -> None:
-        """A choice by a comparison: the differences are equal but for a factor, and so are the values."""
+        """Match a choice by a comparison: the differences compared are proportional, and the values are equal."""
         if mine is None or wanted is None:
             raise Mismatch("another function than specified")
         strict, left, right, yes, no = mine
@@ -242,7 +242,7 @@ class RealMatcher(SoftmaxMatcher):
 
 
 def _assignments(found: tuple[Placed, ...], wanted: tuple[SpecTerm, ...]) -> Iterator[tuple[_Pair, ...]]:
-    """Factors with the atoms that they may be: those that load from the same tensors."""
+    """Yield assignments of factors to atoms such that each factor loads only from tensors of its atom."""
     mine = [tensors(p.ref.term) for p in found]
     theirs = [frozenset(e.obj for e in elements_of(spec)) for spec in wanted]
     for order in permutations(range(len(found))):
@@ -251,7 +251,7 @@ def _assignments(found: tuple[Placed, ...], wanted: tuple[SpecTerm, ...]) -> Ite
 
 
 def _joined(pieces: list[_Piece], more: UnionSet, found: float, wanted: float) -> list[_Piece]:
-    """Pieces with two numbers each, and their size, after those are added to what is in `more`."""
+    """Add two numbers, and their sizes, to the numbers of all places in `more`; return the new pieces."""
     result: list[_Piece] = []
     rest, added = more, abs(found) + abs(wanted)
     for where, mine, theirs, size in pieces:
@@ -300,7 +300,7 @@ def _spec_operands(spec: SpecTerm) -> tuple[str, list[SpecTerm]] | None:
 
 
 def _compared(term: Term) -> _Compared | None:
-    """An extremum, an absolute value or a choice by a comparison, as a choice by `>` or `>=`."""
+    """Return an extremum, an absolute value or a choice by a comparison as a choice by `>` or `>=`; else None."""
     match term:
         case Apply(op="maximum", args=(a, b)):
             return False, a, b, a, b
@@ -318,7 +318,7 @@ def _compared(term: Term) -> _Compared | None:
 
 
 def _spec_compared(spec: SpecTerm) -> _SpecCompared | None:
-    """As `_compared`, of a specified term."""
+    """Return a specified term in the form of `_compared`; None for terms that have no such form."""
     match spec:
         case Op(op=op, args=args) | SpecOp(op=op, args=args):
             pass

@@ -1,4 +1,4 @@
-"""Which numbers were rounded to a type of fewer digits: terms leave that out, and a choice may depend on it."""
+"""Values that were rounded to a type of fewer digits: terms leave rounding out, but a choice may depend on it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def rounds(builder: TermBuilder, term: Term) -> bool:
 
 
 def _sites(builder: TermBuilder, term: Term) -> set[int]:
-    """The statements that a term reads from."""
+    """Return the numbers of the statements that a term reads from."""
     found: set[int] = set()
     pending, seen = [term], set()
     while pending:

@@ -1,4 +1,4 @@
-"""Where a walk over a term and a specification stands, and how it ends where they differ."""
+"""The position of matching a term with a specification (`Scope`), and the exception for a difference (`Mismatch`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from argus.verify.model.isl import UnionMap, UnionSet, isl
 
 @dataclass(frozen=True)
 class Mismatch(Exception):
-    """The terms differ. `roots` are failing root instances if indices differ, None if the forms do."""
+    """The terms differ. `roots`: the failing root instances if indices differ; None if the forms differ."""
 
     message: str
     roots: UnionSet | None = None
@@ -21,9 +21,9 @@ class Mismatch(Exception):
 
 @dataclass(frozen=True)
 class Scope:
-    """Where matching stands: {root -> instance of the term} and {root -> V[v0, v1, ...]} for the bound variables.
+    """A position of matching. `path`: {root -> instance of the term}. `variables`: {root -> V[v0, v1, ...]}.
 
-    `origin`: {root -> store instance}, for reporting. `given`: specified conditions on data that hold here.
+    `axes`: the axis of each variable. `origin`: {root -> store instance}. `given`: conditions on data that hold here.
     """
 
     path: UnionMap
@@ -37,7 +37,7 @@ class Scope:
         return self.path.domain()
 
     def restricted(self, roots: UnionSet) -> Scope:
-        """Only these roots."""
+        """Return the scope limited to some roots."""
         return replace(
             self,
             path=self.path.intersect_domain(roots),
@@ -45,12 +45,12 @@ class Scope:
         )
 
     def origins(self, roots: UnionSet) -> UnionSet:
-        """Where some roots come from."""
+        """Return the store instances that some roots come from."""
         return roots.apply(self.origin)
 
 
 def append(variables: UnionMap, bound: UnionMap, count: int, more: int = 1) -> UnionMap:
-    """{root -> V[v0, ..., k]} from {root -> V[v0, ...]} and {root -> [k]}; of several bound variables all."""
+    """Return {root -> V[v0, ..., k]} from {root -> V[v0, ...]} and {root -> [k]}, where k is `more` variables."""
     dims, bounds = ([f"{letter}{i}" for i in range(n)] for letter, n in (("v", count), ("k", more)))
     flatten = isl.UnionMap(f"{{ [V[{', '.join(dims)}] -> [{', '.join(bounds)}]] -> V[{', '.join(dims + bounds)}] }}")
     return variables.range_product(bound).apply_range(flatten)
@@ -59,11 +59,11 @@ def append(variables: UnionMap, bound: UnionMap, count: int, more: int = 1) -> U
 _Choice = TypeVar("_Choice")
 _Result = TypeVar("_Result")
 _MOST = 24
-"""How many assignments of what is found to what is specified are tried: every order of four."""
+"""The most assignments of found terms to specified ones that are tried: enough for all orders of four."""
 
 
 def first_that_holds(choices: Iterable[_Choice], attempt: Callable[[_Choice], _Result]) -> _Result:
-    """What the first attempt returns that does not raise `Mismatch`; if all do, raises what the first one did."""
+    """Return the result of the first attempt that raises no `Mismatch`; if all raise, raise the first `Mismatch`."""
     first: Mismatch | None = None
     for choice in islice(choices, _MOST):
         try:

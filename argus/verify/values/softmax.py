@@ -1,8 +1,8 @@
-"""Specifications with `al.softmax` and `al.logsumexp`: against terms that are quotients or logarithms of sums of
-exponentials, in one pass or in two, in whatever order and relative to whatever maxima they are summed up.
+"""Matching of `al.softmax` and `al.logsumexp` with terms that are quotients or logarithms of sums of exponentials.
+The kernel may use one pass or two, sum up in any order, and subtract any maxima.
 
-Both are about real numbers: what is compared are scores, factors, and which of them are summed up how often. Rows with
-no score but -inf weigh nothing: their sums are 0, so the quotient has to have a divisor that is another number there.
+The comparison is over the real numbers. It compares scores, factors, and how often each of them is summed up. In a row
+in which every score is -inf, the sums are 0. The kernel must then divide by another number.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from argus.verify.values.terms import (
 
 @dataclass(frozen=True)
 class _Summed:
-    """A sum that was matched for rows, {instance -> V[used]}, and what it is relative to."""
+    """A sum that matched. `rows`: {instance -> V[used]}, the rows that it serves. `shift`: what it is relative to."""
 
     rows: UnionMap
     shift: Shift | None
@@ -59,7 +59,7 @@ class SoftmaxMatcher(Matcher):
         self._sums: dict[tuple[int, SpecTerm], list[_Summed]] = {}
 
     def match(self, term: Term, spec: SpecTerm, scope: Scope) -> None:
-        """As `Matcher.match`; a softmax, a sum that it weighs and a logarithm of a sum are looked at as a whole."""
+        """Match as `Matcher.match`, but a softmax, a sum weighted by one, and a logarithm of a sum each as a whole."""
         spec = strip(spec)
         if scope.roots.is_empty():
             return
@@ -98,7 +98,7 @@ class SoftmaxMatcher(Matcher):
             self._sum(numerator, share, rows, here, "what is divided")
 
     def _empty(self, rows: Rows, scope: Scope) -> UnionSet:
-        """Roots of which every score is -inf."""
+        """Return the roots for which every score is -inf."""
         return scope.roots.subtract(self._rows(rows, scope).apply_range(rows.live).domain())
 
     def _require_live(self, rows: Rows, scope: Scope) -> None:
@@ -112,7 +112,7 @@ class SoftmaxMatcher(Matcher):
     # ------------------------------------------------------------------ logarithms
 
     def _match_level(self, term: Term, rows: Rows, level: Level, scope: Scope) -> None:
-        """The logarithm of a sum times a number, and others that are added to it."""
+        """Match a number times the logarithm of a sum, plus other terms."""
         for form in self.exponentials.exponents.linear(term, scope.path):
             here = scope.restricted(form.points)
             if form.nothing:
@@ -131,7 +131,7 @@ class SoftmaxMatcher(Matcher):
         self.compare(ref.term, spec, replace(scope, path=ref.path.intersect_domain(scope.roots)))
 
     def _undone(self, levels: list[Monomial], shift: Shift | None, factor: float, points: UnionSet) -> None:
-        """The maximum that the weights are relative to is added to the logarithm of their sum."""
+        """Raise `Mismatch` unless the maximum that weights are relative to is added to the logarithm of their sum."""
         text = "the logarithm of a sum of weights lacks the maximum that they are relative to, or adds another"
         if shift is None or not (levels or shift.factor):
             return
@@ -148,7 +148,7 @@ class SoftmaxMatcher(Matcher):
     # ------------------------------------------------------------------ sums
 
     def _total(self, ref: Ref, rows: Rows, scope: Scope, what: str) -> Shift | None:
-        """Match a sum of weights where it is computed, once for all that use it; what it is relative to, by root."""
+        """Match a sum of weights where it is computed, once for all uses; return its level by root."""
         shifts = []
         for head in _heads(ref):
             back = head.path.reverse()
@@ -175,7 +175,7 @@ class SoftmaxMatcher(Matcher):
         return shift
 
     def _sum(self, summands: list[Summand], share: Share, rows: Rows, scope: Scope, what: str) -> None:
-        """Every term that is specified is summed up once, and nothing else."""
+        """Raise `Mismatch` unless the summands are exactly the specified terms, each of them once."""
         counted = empty_map()  # {[root -> k] -> point}
         mine, axes = self._rows(rows, scope), tuple(range(len(rows.used) + 1))
         for s in summands:
@@ -202,7 +202,7 @@ class SoftmaxMatcher(Matcher):
         self.exactly_once(counted, wanted, False, scope)
 
     def _rows(self, rows: Rows, scope: Scope) -> UnionMap:
-        """{root -> V[used]}."""
+        """Return {root -> V[used]}."""
         return self._project(scope, rows.used)
 
     def _project(self, scope: Scope, used: tuple[int, ...]) -> UnionMap:
@@ -213,7 +213,7 @@ class SoftmaxMatcher(Matcher):
         return scope.variables.apply_range(isl.UnionMap(some))
 
     def _at(self, share: Share, scope: Scope) -> UnionMap:
-        """{V[...] -> [place]} of a softmax by itself."""
+        """Return {V[...] -> [place]}, the place that a softmax outside of a sum selects."""
         assert share.at is not None
         names = {axis: f"v{position}" for position, axis in enumerate(scope.axes)}
         coords = tuple(names.get(axis, "0") for axis in range(max((*scope.axes, -1)) + 1))
@@ -222,7 +222,7 @@ class SoftmaxMatcher(Matcher):
         return self.model.parse_map(f"{{ V[{dims}] -> [{place}] }}").to_union_map()
 
     def _places(self, s: Summand, rows: Rows) -> list[UnionMap]:
-        """{point -> [k]}: which of the specified terms a summand may be, read off loads; what it is compared with."""
+        """Return candidates for {point -> [k]}, the specified term that a summand is, according to its loads."""
         some, places = False, []
         for elem in reversed(elements_of(rows.score)):
             for marker in markers(elem, len(rows.used)):
@@ -260,7 +260,7 @@ class SoftmaxMatcher(Matcher):
         self._exponent(s, part.terms, scope, f"a score of {what}")
 
     def _exponent(self, s: Summand, amounts: tuple[Amount, ...], scope: Scope, what: str) -> None:
-        """What a summand is an exponential of equals what is specified, levels aside."""
+        """Raise `Mismatch` unless the exponent of a summand, without its levels, equals the specified one."""
 
         def leaf(ref: Ref, root: bool, spec: SpecTerm) -> None:
             self._leaf(ref, s.over(ref.path, root), spec, scope)
@@ -274,7 +274,7 @@ class SoftmaxMatcher(Matcher):
         what: str,
         leaf: Callable[[Ref, bool, SpecTerm], None],
     ) -> None:
-        """A sum equals the specified one, term by term in some order; `leaf` compares one of each."""
+        """Raise `Mismatch` unless a sum equals the specified one, term by term in some order; `leaf` compares terms."""
         mine = [(m, root) for m, root in found if m.ref is not None]
         wanted = [t for t in amounts if t[2] is not None]
         numbers = [m for m, _ in found if m.ref is None]
@@ -312,7 +312,7 @@ class SoftmaxMatcher(Matcher):
     # ------------------------------------------------------------------ leaves
 
     def _leaf(self, ref: Ref, path: UnionMap, spec: SpecTerm, scope: Scope) -> None:
-        """A term is matched once over its own instances; its variables are held against those of a summand's points."""
+        """Match a term once over its own instances; then compare its variables with those of the summand's points."""
         path, spec = path.intersect_domain(scope.roots), strip(spec)
         if isinstance(spec, Elem):
             mine = path.apply_range(self._cells(ref.term, spec.obj, path))
@@ -334,10 +334,10 @@ class SoftmaxMatcher(Matcher):
             raise Mismatch("a weight or a value is of another place than specified", wrong.apply(scope.origin))
 
     def _variables(self, term: Term, path: UnionMap, spec: SpecTerm, count: int) -> UnionMap | None:
-        """{instance of a term -> V[...]}: for which variables of a specified term it equals that.
+        """Return {instance of a term -> V[...]}, the variables for which the specified term equals it.
 
-        They are read off the loads that the specification indexes by them, where these are inside of their tensors;
-        None if there is no such load.
+        The variables follow from loads that the specification indexes by them, where the loads are inside of their
+        tensors. Return None if there is no such load.
         """
         key = (id(term), spec)
         if key not in self._leaves:
@@ -358,7 +358,7 @@ class SoftmaxMatcher(Matcher):
         return self._leaves[key]
 
     def _marked_by(self, term: Term, marker: Marker, path: UnionMap) -> list[UnionMap]:
-        """{instance -> [value]} of a variable by the loads in a term that may be a specified one."""
+        """Return {instance -> [value of a variable]} for each load in a term that may be the marker's element."""
         key = (id(term), marker)
         if key not in self._marked:
             found = marked(term, marker, self._domain(path).identity())
@@ -366,7 +366,7 @@ class SoftmaxMatcher(Matcher):
         return self._marked[key]
 
     def _cells(self, term: Term, tensor: str, path: UnionMap) -> UnionMap:
-        """{instance of a term -> the cell of `tensor` that it is}, where that is inside."""
+        """Return {instance of a term -> the cell of `tensor` that it holds}, where it holds one."""
         key = (id(term), tensor)
         if key not in self._loaded_cells:
             self._loaded_cells[key] = _loaded(term, tensor, self._domain(path).identity())
@@ -376,7 +376,7 @@ class SoftmaxMatcher(Matcher):
         return found
 
     def _domain(self, path: UnionMap) -> UnionSet:
-        """All instances of the statements that a path leads to."""
+        """Return all instances of the statements that a path leads to."""
         domain = empty_set()
         for part in map_parts(path):
             site = self.model.sites[int(str(part.range().get_tuple_name())[1:])]
@@ -388,7 +388,7 @@ class SoftmaxMatcher(Matcher):
 
 
 def _fraction(term: Term, path: UnionMap) -> list[tuple[UnionSet, list[Ref], list[Ref]]]:
-    """By parts: points, what is multiplied there, and what it is divided by."""
+    """Split a term into parts: the points of each, its factors, and its divisors."""
     match term:
         case Via(along=along, term=inner):
             return _fraction(inner, path.apply_range(along))
@@ -411,7 +411,7 @@ def _fraction(term: Term, path: UnionMap) -> list[tuple[UnionSet, list[Ref], lis
 
 
 def _divisor(divisors: list[Ref]) -> tuple[Ref, bool]:
-    """The sum that is divided by, and whether another number stands for it where it is 0."""
+    """Return the sum that is divided by, and whether another number replaces it where it is 0."""
     if len(divisors) != 1:
         text = "the weights are not divided by their sum" if not divisors else "there are several divisors"
         raise Mismatch(text)
@@ -436,7 +436,7 @@ def _divisor(divisors: list[Ref]) -> tuple[Ref, bool]:
 
 
 def _heads(ref: Ref) -> list[Ref]:
-    """What a term is, seen from where it is computed: copies are followed, parts are told apart."""
+    """Return the terms behind a reference, at the instances that compute them: follow `Via`, and split `Cases`."""
     match ref.term:
         case Via(along=along, term=inner):
             return _heads(Ref(inner, ref.path.apply_range(along)))
@@ -448,7 +448,7 @@ def _heads(ref: Ref) -> list[Ref]:
 
 
 def _logarithm(form: Linear, factor: float) -> tuple[Monomial, Ref]:
-    """The logarithm in a linear form, and what it is of."""
+    """Return the logarithm in a linear form, and its operand."""
     bases = {"log": 1.0, "log2": 1 / math.log(2)}
     for m in form.terms:
         match m.ref:
@@ -476,7 +476,7 @@ def _require_same(above: Shift | None, below: Shift | None) -> None:
 
 
 def _same_term(a: Term, b: Term) -> bool:
-    """Whether two terms are built alike from the same statements' instances."""
+    """Return True if two terms have the same form over the same statement instances."""
     match a, b:
         case Via(), Via():
             return bool(a.along.is_equal(b.along)) and _same_term(a.term, b.term)
@@ -498,7 +498,7 @@ def _same_term(a: Term, b: Term) -> bool:
 
 
 def _loaded(term: Term, tensor: str, path: UnionMap) -> UnionMap | None:
-    """{point -> cell of `tensor`} of a term that is one of its elements, or padding, which is left out."""
+    """Return {point -> cell of `tensor`} of a term that is its element, or padding, which is left out; else None."""
     match term:
         case Load(tensor=name, cells=cells) if name == tensor:
             return path.apply_range(cells)

@@ -26,7 +26,7 @@ from argus.verify.values.terms import Term, TermBuilder, Via
 
 
 def check(analysis: TagAnalysis) -> list[Finding]:
-    """Findings of every `spec`, at most one a store."""
+    """Return the findings of every `spec`, at most one per store."""
     builder, findings = TermBuilder(analysis), []
     matcher = RealMatcher(builder)
     for site in analysis.model.sites:
@@ -88,7 +88,7 @@ def _match(matcher: RealMatcher, term: Term, value: SpecTerm, scope: Scope) -> N
 
 
 def _written(matcher: RealMatcher, term: Term, value: SpecTerm, scope: Scope) -> None:
-    """Match a specification as it is written, or else as the softmax that it is."""
+    """Match a specification as it is written, or else with its written-out softmaxes recognised as such."""
     try:
         matcher.match(term, value, scope)
     except Mismatch as straight:
@@ -102,7 +102,7 @@ def _written(matcher: RealMatcher, term: Term, value: SpecTerm, scope: Scope) ->
 
 
 def _together(stores: list[tuple[Site, Term, Scope]]) -> list[tuple[Site, Term, Scope]]:
-    """Stores of parts of one tile, such as panels, as one: seen from where the tile was computed."""
+    """Merge the stores of parts of one tile, such as panels, over the instances that computed the tile."""
     heads: dict[int, list[tuple[Site, Term, Scope]]] = {}
     for site, term, scope in stores:
         path = scope.path

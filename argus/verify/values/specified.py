@@ -1,4 +1,4 @@
-"""What a specification says of a softmax: scores by parts, masks, and the terms that are summed up."""
+"""Softmaxes in specifications: their scores by parts, their masks, and the terms that they sum up."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from argus.verify.values.scope import Mismatch
 
 @dataclass(frozen=True)
 class Part:
-    """A score where `region` of V[...] holds (None: everywhere): a sum of amounts; -inf with `nothing`."""
+    """A score on `region`, a set of V[...] (None: everywhere): the sum of `terms`, or -inf if `nothing` is true."""
 
     region: UnionSet | None
     terms: tuple[Amount, ...]
@@ -25,7 +25,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Share:
-    """A specified sum over `axis` of exp(score) * factors; `at`: one place of it alone, for a softmax by itself."""
+    """A specified sum over `axis` of exp(score) * factors. `at`: the one place that a softmax outside a sum selects."""
 
     axis: int
     extent: Expr
@@ -37,9 +37,9 @@ class Share:
 
 @dataclass(frozen=True)
 class Rows:
-    """The scores of a share with their axes renumbered: those of V[...] that they use (by position), then k.
+    """The scores of a share over renumbered axes: the `used` dimensions of V[...] (by position), then k.
 
-    `live`: {V[used] -> [k]}, the terms that are not masked.
+    `live`: {V[used] -> [k]}, the terms that are not masked. k is the variable that the share sums over.
     """
 
     used: tuple[int, ...]
@@ -49,7 +49,7 @@ class Rows:
 
 
 def share_of(spec: SpecTerm) -> Share | None:
-    """A softmax, or a sum of products with one at the sum's own variable."""
+    """Return the share of a softmax, or of a sum of products with one softmax at the sum's variable; else None."""
     match spec:
         case SpecSoftmax(axis=axis, extent=extent, at=at, score=score):
             return Share(axis, extent, score, at=at)
@@ -66,7 +66,7 @@ def share_of(spec: SpecTerm) -> Share | None:
 
 @dataclass(frozen=True)
 class Level:
-    """`factor` times the logarithm of a sum of exponentials, `share`, and what else is added to that."""
+    """`factor` times the logarithm of a sum of exponentials, `share`, plus other amounts."""
 
     share: Share
     factor: float
@@ -74,7 +74,7 @@ class Level:
 
 
 def level_of(model: Model, spec: SpecTerm, dims: tuple[str, ...]) -> Level | None:
-    """A specified sum with the logarithm of a sum of exponentials in it; None of any other term."""
+    """Return a specified sum that contains the logarithm of a sum of exponentials; None for any other term."""
     if not _adds_level(spec):
         return None
     parts = _linear(model, spec, dims)
@@ -109,7 +109,7 @@ def _product(spec: SpecTerm) -> list[SpecTerm]:
 
 
 def rows_of(model: Model, share: Share, axes: tuple[int, ...]) -> Rows:
-    """The scores of a share, where `axes` are the dimensions of V[...]."""
+    """Return the scores of a share, where `axes` are the dimensions of V[...]."""
     used = tuple(i for i, axis in enumerate(axes) if uses(share.score, axis))
     numbers = {axes[i]: position for position, i in enumerate(used)}
     score = renumbered(share.score, numbers | {share.axis: len(used)})
@@ -127,12 +127,12 @@ def rows_of(model: Model, share: Share, axes: tuple[int, ...]) -> Rows:
 
 
 def _linear(model: Model, spec: SpecTerm, dims: tuple[str, ...]) -> list[Part]:
-    """A specified score by parts; `Coord(i)` is `dims[i]`."""
+    """Return a specified score by parts; `dims[i]` is the name of `Coord(i)`."""
     return [Part(region(model, e.tests, dims, dims) if e.tests else None, e.terms, e.nothing) for e in exponents(spec)]
 
 
 def region(model: Model, tests: tuple[Test, ...], names: Sequence[str], coords: tuple[str, ...]) -> UnionSet:
-    """Where in V[names] conditions on indices come out as they should; `Coord(i)` is `coords[i]`."""
+    """Return the set of V[names] in which each test has its given truth value; `coords[i]` stands for `Coord(i)`."""
     texts = [model.translator.condition(test, coords) for test, _ in tests]
     every = [text if holds else f"not ({text})" for text, (_, holds) in zip(texts, tests, strict=True)]
     return model.parse_set(f"{{ V[{', '.join(names)}] : {' and '.join(every) or 'true'} }}").to_union_set()

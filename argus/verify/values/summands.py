@@ -1,4 +1,4 @@
-"""Sums of products, as a kernel computes them: what is known of one summand, and when two are the same."""
+"""Sums of products that a kernel computes: their summands, and the test whether two summands are the same."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from argus.verify.values.terms import Apply, Cases, Choice, Load, Recurrence, Re
 
 @dataclass(frozen=True)
 class Level:
-    """`factor` times scalars times a maximum: known by {point or root -> the instances that made it}.
+    """`factor` times scalars times a maximum. `made`: {point -> the instances that computed it}, which identify it.
 
-    `ref` is kept while it may be -inf.
+    `root`: `made` starts from roots instead of points. `ref`: the maximum, if it must be checked not to be -inf.
     """
 
     factor: float
@@ -29,7 +29,7 @@ class Level:
 
 @dataclass(frozen=True)
 class Placed:
-    """A reference from points or, with `root`, from the roots that they add to."""
+    """A reference from points, or, if `root` is true, from the roots that the points add to."""
 
     ref: Ref
     root: bool = False
@@ -39,7 +39,7 @@ class Placed:
 class Summand:
     """`factor` * scalars * exp(scores + levels) * factors / divisors at each of `points`, which add to roots.
 
-    `up`: {point -> root}; None: the points are roots. `again`: times what a statement wrote, {point -> instance}.
+    `up`: {point -> root}; None: points are roots. `again`: (statement, {point -> instance}), a factor written earlier.
     """
 
     points: UnionSet
@@ -54,25 +54,25 @@ class Summand:
 
     @property
     def roots(self) -> UnionSet:
-        """What the points add to."""
+        """The roots that the points add to."""
         return self.points if self.up is None else self.points.apply(self.up)
 
     def over(self, path: UnionMap, root: bool) -> UnionMap:
-        """A path from points."""
+        """Return `path`, which starts from points or, if `root` is true, from roots, as a path from points."""
         limited = self.up.apply_range(path) if root and self.up is not None else path
         return limited.intersect_domain(self.points)
 
 
 def one_image(relation: UnionMap) -> bool:
-    """Whether a relation surely has one image for each point: even without what tells its pieces apart."""
+    """Return True if the simple hulls of a relation have one image for each point; then the relation has, too."""
     hulls = (isl.Map.from_basic_map(part.unshifted_simple_hull()) for part in map_parts(relation))
     return bool(reduce(UnionMap.union, (hull.to_union_map() for hull in hulls), empty_map()).is_single_valued())
 
 
 def spread(reached: UnionMap) -> tuple[UnionMap, UnionMap]:
-    """{point -> root} and {point -> instance} for a point for each pair of `reached`, {root -> instance}.
+    """Return {point -> root} and {point -> instance}, with one point for each pair of `reached`, {root -> instance}.
 
-    The instances themselves are points where each of them adds to one root only.
+    If each instance adds to one root only, the instances themselves are the points.
     """
     reached = merged(reached)
     if one_image(reached.reverse()) or reached.is_injective():
@@ -89,12 +89,12 @@ def _moved(monomial: Monomial, path: UnionMap) -> Monomial:
 
 
 def scaled(summand: Summand, factor: float, scalars: tuple[str, ...] = ()) -> Summand:
-    """A summand times a number, and launch-time scalars."""
+    """Return a summand times a number and launch-time scalars."""
     return replace(summand, factor=summand.factor * factor, scalars=together(summand.scalars, scalars))
 
 
 def lifted(s: Summand, up: UnionMap) -> Summand:
-    """A summand of a contribution, {contribution -> root}, as one of the root."""
+    """Turn a summand of a contribution into a summand of the root. `up`: {contribution -> root}."""
     if s.again is not None:
         raise Mismatch("a sum over what a loop carries on")
     to = s.points.identity()
@@ -111,9 +111,9 @@ def _from(s: Summand, level: Level) -> Ref | None:
 
 
 def seen(s: Summand, to: UnionMap | None, up: UnionMap) -> Summand:
-    """A summand with other points, {point -> its own point} (None: the same), that add to other roots.
+    """Return a summand over other points. `to`: {new point -> old point} (None: the same). `up`: {new point -> root}.
 
-    Levels are seen from roots, or from points.
+    Levels that start from roots stay as they are; all other references then start from points.
     """
 
     def moved(path: UnionMap, root: bool) -> UnionMap:
@@ -141,7 +141,7 @@ def seen(s: Summand, to: UnionMap | None, up: UnionMap) -> Summand:
 
 
 def added_up(s: Summand) -> tuple[tuple[Monomial, bool], ...]:
-    """The scores of a product of exponentials, those of the same term as one: exp(x) times exp(-x) is 1."""
+    """Return the scores of a product of exponentials, equal terms added up: exp(x) times exp(-x) is 1."""
     result: list[tuple[Monomial, bool]] = []
     for m, root in s.scores:
         same = next((i for i, (n, at) in enumerate(result) if _same_score(s, (m, root), (n, at))), None)
@@ -161,7 +161,7 @@ def _same_score(s: Summand, some: tuple[Monomial, bool], other: tuple[Monomial, 
 
 
 def collected(summands: list[Summand]) -> list[Summand]:
-    """The same sum with equal products added up, where they stand for the same instances."""
+    """Add up summands that are equal products over the same points; leave out those that add up to 0."""
     result: list[Summand] = []
     sizes: list[float] = []
     for s in summands:
@@ -192,7 +192,7 @@ def _alike(a: Summand, b: Summand) -> bool:
 
 
 def _same(a: Summand, some: tuple[Placed, ...], b: Summand, others: tuple[Placed, ...]) -> bool:
-    """Return True if factors are the same ones in some order."""
+    """Return True if two lists of factors are equal in some order."""
     rest = list(others)
     for p in some:
         same = next((i for i, q in enumerate(rest) if _identical(a, p, b, q)), None)
@@ -212,7 +212,7 @@ def _identical(a: Summand, p: Placed, b: Summand, q: Placed) -> bool:
 
 
 def tensors(term: Term) -> frozenset[str]:
-    """The tensors that a term loads from."""
+    """Return the names of the tensors that a term loads from."""
     match term:
         case Load(tensor=tensor):
             return frozenset((tensor,))

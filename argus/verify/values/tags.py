@@ -1,4 +1,4 @@
-"""Tags: what every read carries, by exact data-flow, and the assertions on it."""
+"""Tag analysis: the tags that every read receives and every statement writes, by exact data-flow."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _TRANSPARENT_CONDITIONS = ("lt", "le", "gt", "ge", "eq", "ne")
 
 
 class TagAnalysis:
-    """Values by statement, computed on demand and kept."""
+    """Computes the tag value of each statement on demand and keeps it."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -64,7 +64,7 @@ class TagAnalysis:
     # ------------------------------------------------------------------ reads
 
     def flow(self, obj: str) -> Flow:
-        """The data-flow of one object's tags: a `Tag` on a tile re-labels it, so it writes; rescaling does not."""
+        """Return the data-flow of one object's tags. A `Tag` counts as a write; rescaling in place does not."""
         if obj not in self._relabelled:
             return self.value_flow(obj)
         if obj not in self._flows:
@@ -75,21 +75,21 @@ class TagAnalysis:
         return self._flows[obj]
 
     def _in_place(self, stmt: Stmt) -> str | None:
-        """The accumulator that a statement rescales where it stands: for tags it does nothing."""
+        """Return the accumulator that a statement rescales in place, which keeps tags; None for other statements."""
         elem = rescaled(stmt, self._accumulators)
         return elem.obj if elem is not None and isinstance(stmt, Map) and stmt.dst.obj == elem.obj else None
 
     def value_flow(self, obj: str) -> Flow:
-        """The data-flow of what an object holds, whatever its labels."""
+        """Return the data-flow of an object's values, in which a `Tag` is no write."""
         if obj not in self._value_flows:
             cells = self.model.accesses_of(obj, tags=obj not in self._relabelled)
             self._value_flows[obj] = data_flow(self.model, cells, self.model.clobbers(obj))
         return self._value_flows[obj]
 
     def indirect_cells(self, site: Site, number: int, within: UnionSet | None = None) -> UnionMap:
-        """{instance -> cell}, each coordinate an integer or index data, for an access through an index tensor.
+        """Return {instance -> cell} of an access through an index tensor; coordinates are integers or index data.
 
-        Where its mask holds; `within`, if that depends on data, is where it may.
+        The relation covers the instances at which the mask holds. Pass `within` instead if the mask depends on data.
         """
         relation = (*site.accesses, *site.tag_reads)[number]
         result: UnionMap | None = None
@@ -106,7 +106,7 @@ class TagAnalysis:
         return result.intersect_domain(domain)
 
     def _image(self, site: Site, index: Expr) -> UnionMap:
-        """{instance -> what an index is}: an integer, index data, or a function of integers."""
+        """Return {instance -> value of an index}: an integer, index data, or a function of integers."""
         index = self.model.resolve(site, index)
         if any(isinstance(e, Elem) for e in walk(index)):
             return self.integer(site, index)
@@ -115,7 +115,7 @@ class TagAnalysis:
         return self.model.parse_map(text).intersect_domain(self.model.domain(site)[0]).to_union_map()
 
     def plain(self, site: Site, number: int) -> bool:
-        """Return True if the cells of an access are numbers, and no functions of a program's position."""
+        """Return True if the cells of an access are known exactly, and no index is an uninterpreted function."""
         relation = (*site.accesses, *site.tag_reads)[number]
         coords = self.model.coords(len(relation.shape))
         indices = [self.model.resolve(site, index) for index in relation.index]
@@ -137,7 +137,7 @@ class TagAnalysis:
         return Cells(site, relation, -1, bare, self.model.context.set, exact, reason)
 
     def read(self, site: Site, number: int) -> Value:
-        """What the access `number` of a site (tag reads count on) receives, over the site's instances."""
+        """Return the tag value that a site's access `number` receives; tag reads are numbered after the accesses."""
         relation = (*site.accesses, *site.tag_reads)[number]
         obj = self.kernel.object(relation.obj)
         cells = self.model.cells(site, number)
@@ -179,8 +179,8 @@ class TagAnalysis:
         return accumulate(base, collected, domain) if collected else base
 
     def _reading(self, site: Site, number: int) -> UnionSet:
-        """The instances that an access runs at: also where the sizes leave no cell that index data could name, which
-        the bounds exclude."""
+        """Return the instances at which an access runs. For inexact cells they come from the domain and the mask: the
+        relation to cells lacks instances at which the tensor's extent leaves no cell for index data to name."""
         relation, cells = (*site.accesses, *site.tag_reads)[number], self.model.cells(site, number)
         domain, exact, _ = self.model.domain(site)
         if not cells.exact and exact:
@@ -201,7 +201,7 @@ class TagAnalysis:
         return Contributions(along, self.value(source), float(REDUCTIONS[stmt.op](stmt.value.dtype)))
 
     def _initial(self, site: Site, tensor: Tensor, number: int) -> Value:
-        """A load of what the tensor held at launch: its tag function at the coordinates read."""
+        """Return the tag value of a load of what a tensor held at launch: its tag function at the coordinates read."""
         tag = self._tensor_tags.get(tensor.name)
         if tag is None:
             return NEUTRAL
@@ -214,7 +214,7 @@ class TagAnalysis:
             return Value((), (), ((domain, str(error)),), False)
 
     def _tagged(self, site: Site, domain: UnionSet, fields: dict[str, TagTerm]) -> Tagged:
-        """What a tag says of the instances `domain`. With a set of contributions, each of its integers is one."""
+        """Return the tag of the instances `domain`. If a field is a set, each of its integers is one contribution."""
         values = {name: self.term(site, term).intersect_domain(domain) for name, term in fields.items()}
         sets = [name for name, term in fields.items() if isinstance(term, Once)]
         if not sets:
@@ -229,7 +229,7 @@ class TagAnalysis:
     # ------------------------------------------------------------------ statements
 
     def value(self, site: Site) -> Value:
-        """What a statement writes (or contributes), over its instances."""
+        """Return the tag value that a statement writes or contributes, over its instances."""
         if site.index in self._values:
             return self._values[site.index]
         domain = self.model.domain(site)[0].to_union_set()
@@ -277,7 +277,7 @@ class TagAnalysis:
         return merge([restrict(value, domain.intersect(inside)), padding])
 
     def source_number(self, site: Site, stmt: Copy) -> int:
-        """The position of a copy's source among the site's relations."""
+        """Return the position of a copy's source among the site's relations."""
         return next(
             i
             for i, a in enumerate(site.accesses)
@@ -285,7 +285,7 @@ class TagAnalysis:
         )
 
     def where(self, site: Site, mask: Expr) -> UnionSet:
-        """The instances at which a mask holds."""
+        """Return the instances at which a mask holds."""
         coords = self.model.coords(len(site.shape))
         text = self.model.guard_text(site, mask, coords)
         return self.model.parse_set(f"{{ {self.model.tuple_text(site, coords)} : {text} }}").to_union_set()
@@ -305,7 +305,7 @@ class TagAnalysis:
     # ------------------------------------------------------------------ expressions
 
     def of_expr(self, site: Site, expr: Expr) -> Value:
-        """Rule 2 over a value expression: the join of all registers that it reads, conditions left out."""
+        """Return the tag value of an expression by rule 2: join all registers that it reads outside of conditions."""
         match expr:
             case Const():
                 everything = self.model.domain(site)[0].to_union_set()
@@ -328,14 +328,14 @@ class TagAnalysis:
                 return NEUTRAL
 
     def number(self, site: Site, elem: Elem) -> int:
-        """The position of a register read among the site's relations."""
+        """Return the position of a register read among the site's relations."""
         everything = (*site.accesses, *site.tag_reads)
         return next(
             i for i, a in enumerate(everything) if a.obj == elem.obj and a.index == elem.index and a.mode is Mode.READ
         )
 
     def term(self, site: Site, term: TagTerm) -> UnionMap:
-        """{instance -> value} of a tag term: an integer, uninterpreted index data, or a field of a tag."""
+        """Return {instance -> value} of a tag term: an integer, uninterpreted index data, or a field of a tag."""
         match term:
             case TagField(elem=elem, name=name):
                 return self.field(site, elem, name)
@@ -349,7 +349,7 @@ class TagAnalysis:
                 return self.integer(site, term)
 
     def field(self, site: Site, elem: Elem, name: str | int) -> UnionMap:
-        """The single-valued field of an element, over the instances at which it is tagged."""
+        """Return {instance -> value} of an element's field, over the instances at which the element has that field."""
         number = len(site.accesses) + tagged_elements(site.stmt).index(elem)
         result = empty_map()
         for tagged in self.read(site, number).tagged:
@@ -369,14 +369,14 @@ class TagAnalysis:
         return self.model.parse_map(text).intersect_domain(domain).to_union_map()
 
     def members(self, site: Site, lo: Expr, hi: Expr) -> UnionMap:
-        """{instance -> [v]: lo <= v < hi}."""
+        """Return {instance -> [v] : lo <= v < hi}."""
         coords = self.model.coords(len(site.shape))
         low, high = (self.model.translator.integer(self.model.resolve(site, e), coords) for e in (lo, hi))
         text = f"{{ {self.model.tuple_text(site, coords)} -> [v] : {low} <= v < {high} }}"
         return self.model.parse_map(text).intersect_domain(self.model.domain(site)[0]).to_union_map()
 
     def integer(self, site: Site, expr: Expr) -> UnionMap:
-        """{instance -> [v]} of an affine expression, or {instance -> data_t[c]} of a value loaded from `t`."""
+        """Return {instance -> [v]} of an affine expression, or {instance -> data_t[c]} of a value loaded from `t`."""
         expr = self.model.resolve(site, expr)
         if isinstance(expr, Elem):
             return self._loaded(site, self.number(site, expr))
@@ -385,7 +385,7 @@ class TagAnalysis:
         return self.model.parse_map(text).intersect_domain(self.model.domain(site)[0]).to_union_map()
 
     def _loaded(self, site: Site, number: int) -> UnionMap:
-        """The index data that a register read receives."""
+        """Return the integers or index data that a register read receives."""
         relation = site.accesses[number]
         flow = self.flow(relation.obj)
         if not flow.written:
@@ -419,14 +419,14 @@ class TagAnalysis:
 
 
 def writes(site: Site, obj: str) -> bool:
-    """Whether a statement writes `obj` itself, or re-labels it."""
+    """Return True if a statement writes `obj` itself, or re-labels it."""
     if isinstance(site.stmt, Tag):
         return site.stmt.obj == obj
     return any(a.obj == obj and a.mode is not Mode.READ for a in site.accesses)
 
 
 def _at(term: TagTerm, index: tuple[Expr, ...]) -> TagTerm:
-    """A tag function's field at the coordinates `index`."""
+    """Return a tag function's field at the coordinates `index`."""
     if isinstance(term, DataValue):
         return DataValue(term.tensor, tuple(_replace(e, index) for e in term.index))
     if isinstance(term, Once):

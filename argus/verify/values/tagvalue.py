@@ -1,4 +1,4 @@
-"""What elements carry, as relations: the domain of tag propagation and its rules (docs/tags.md).
+"""Tag values as relations: the abstract domain of tag propagation, and its rules (docs/tags.md).
 
 A `Value` describes the elements of an instance space by parts: neutral, tagged or mixed. Fields are relations from
 instances to integers `[v]` or to uninterpreted index data `data_t[c...]`. A contribution set is kept as the relation
@@ -15,8 +15,8 @@ from argus.verify.model.isl import Map, UnionMap, UnionSet, empty_map, empty_set
 
 @dataclass(frozen=True)
 class Tagged:
-    """Instances that carry fields. `ids` None: each field is one value. Else `ids` relates an instance to its
-    contributions, and `id_values` gives the field of each contribution."""
+    """Instances that carry fields. If `ids` is None, each field has one value. Otherwise `ids` relates an instance to
+    its contributions, and `id_values` gives the fields of each contribution."""
 
     domain: UnionSet
     names: tuple[str, ...]
@@ -27,7 +27,7 @@ class Tagged:
 
 @dataclass(frozen=True)
 class Value:
-    """The elements of an instance space. What no part mentions is neutral of unknown value."""
+    """The elements of an instance space. Elements that no part mentions are neutral, with an unknown value."""
 
     neutral: tuple[tuple[UnionSet, Const | None], ...] = ()
     tagged: tuple[Tagged, ...] = ()
@@ -39,7 +39,7 @@ NEUTRAL = Value()
 
 
 def union(parts: list[UnionSet]) -> UnionSet:
-    """The union of sets, empty for none."""
+    """Return the union of sets, which is empty for an empty list."""
     result = empty_set()
     for part in parts:
         result = result.union(part)
@@ -47,7 +47,7 @@ def union(parts: list[UnionSet]) -> UnionSet:
 
 
 def restrict(value: Value, domain: UnionSet) -> Value:
-    """The part of a value over `domain`."""
+    """Return the part of a value over `domain`."""
     return prune(
         Value(
             tuple((s.intersect(domain), c) for s, c in value.neutral),
@@ -68,7 +68,7 @@ def _restrict_tagged(tagged: Tagged, domain: UnionSet) -> Tagged:
 
 
 def pull(value: Value, along: UnionMap) -> Value:
-    """The value seen through `along`: {reader instance -> source instance}, single-valued."""
+    """Return the value that readers see through `along`: {reader instance -> source instance}, single-valued."""
     back = along.reverse()
     return prune(
         Value(
@@ -90,7 +90,7 @@ def pull(value: Value, along: UnionMap) -> Value:
 
 
 def prune(value: Value) -> Value:
-    """Without empty parts."""
+    """Return the value without its empty parts."""
     return Value(
         tuple((s, c) for s, c in value.neutral if not s.is_empty()),
         tuple(t for t in value.tagged if not t.domain.is_empty()),
@@ -100,7 +100,7 @@ def prune(value: Value) -> Value:
 
 
 def merge(values: list[Value]) -> Value:
-    """Values over disjoint instance sets as one; single-valued tags with the same fields become one part."""
+    """Merge values over disjoint instance sets; single-valued tags with the same fields become one part."""
     plain: dict[tuple[str, ...], list[Tagged]] = {}
     rest = []
     for tagged in (t for v in values for t in v.tagged):
@@ -117,7 +117,7 @@ def merge(values: list[Value]) -> Value:
 
 
 def _together(parts: list[Tagged]) -> Tagged:
-    """One part of several; coalescing finds the common formula that the ways of a pipelined value share."""
+    """Merge parts into one. Coalescing finds one formula for the several paths that a pipelined value takes."""
     if len(parts) == 1:
         return parts[0]
     values = {}
@@ -133,7 +133,7 @@ def _together(parts: list[Tagged]) -> Tagged:
 
 
 def join(a: Value, b: Value) -> Value:
-    """Elementwise: neutral gives way, equal tags stay, different tags mix. Constants do not survive."""
+    """Join elementwise: a tag replaces neutral, equal tags stay, different tags become mixed. Constants are dropped."""
     if not a.tagged and not a.mixed:
         return _forget_constants(b)
     if not b.tagged and not b.mixed:
@@ -165,7 +165,7 @@ def _forget_constants(value: Value) -> Value:
 
 
 def difference(x: Tagged, y: Tagged, domain: UnionSet) -> UnionSet:
-    """The instances of `domain` at which two tags are not known to be equal."""
+    """Return the instances of `domain` at which two tags are not known to be equal."""
     if x.names != y.names:
         return domain
     if (x.ids is None) != (y.ids is None):
@@ -185,7 +185,7 @@ def difference(x: Tagged, y: Tagged, domain: UnionSet) -> UnionSet:
 
 
 def contract(a: Value, b: Value) -> Value:
-    """The contribution of one multiply: fields only in a, only in b, then those of both, which must agree."""
+    """Return what one multiplication contributes: fields of a only, of b only, then of both, which must agree."""
     zeros = union([s for s, c in (*a.neutral, *b.neutral) if c is not None and c.value == 0])
     mixed = [(s.subtract(zeros), r) for s, r in (*a.mixed, *b.mixed)]
     tagged: list[Tagged] = []
@@ -224,7 +224,7 @@ def _pair(x: Tagged, y: Tagged, both: UnionSet) -> tuple[Tagged, UnionSet, str]:
 
 @dataclass(frozen=True)
 class Contributions:
-    """One accumulating statement as seen by a reader: {reader -> contributing instance}, and what each brings."""
+    """The contributions of one accumulating statement. `along`: {reader -> contributing instance}, with its `value`."""
 
     along: UnionMap
     value: Value
@@ -232,7 +232,7 @@ class Contributions:
 
 
 def accumulate(base: Value, parts: list[Contributions], readers: UnionSet) -> Value:
-    """The value of cells that start as `base` and collect `parts`."""
+    """Return the value of cells that start as `base` and collect `parts`."""
     mixed = list(base.mixed)
     collected: list[Tagged] = []
     foreign: list[UnionSet] = []  # readers that met a neutral contribution other than the identity
@@ -276,13 +276,13 @@ def accumulate(base: Value, parts: list[Contributions], readers: UnionSet) -> Va
 
 
 def _bad_base(base: Value, parts: list[Contributions]) -> UnionSet:
-    """Readers whose start value is neutral, but not the identity of every accumulation."""
+    """Return the readers whose start value is not known to be the identity of every accumulation."""
     good = union([s for s, c in base.neutral if c is not None and all(c.value == p.identity for p in parts)])
     return union([p.along.domain() for p in parts]).subtract(good)
 
 
 def _collect(along: UnionMap, tagged: Tagged) -> Tagged:
-    """The readers' contribution sets from one statement's tagged instances."""
+    """Return the readers' contribution sets from one statement's tagged instances."""
     reached = along.intersect_range(tagged.domain)
     values = {n: reached.apply_range(m) for n, m in tagged.values.items()}
     if tagged.ids is None:
@@ -318,7 +318,7 @@ def _merge_tagged(parts: list[Tagged], domain: UnionSet) -> Tagged:
 
 
 def duplicated(tagged: Tagged, name: str) -> UnionSet:
-    """Instances whose contribution set holds some value of a field more than once."""
+    """Return the instances whose contribution set holds some value of a field more than once."""
     if tagged.ids is None or tagged.id_values is None:
         return empty_set()
     # {[instance -> value] -> contribution}: two images are two contributions with one value.
@@ -333,7 +333,7 @@ def duplicated(tagged: Tagged, name: str) -> UnionSet:
 
 
 def _ambiguous(keyed: Map) -> UnionSet:
-    """The points with more than one image."""
+    """Return the points with more than one image."""
     pairs = keyed.reverse().apply_range(keyed)
     distinct = pairs.subtract(pairs.identity(pairs.get_space()))
     return distinct.domain().apply(keyed.reverse()).to_union_set()

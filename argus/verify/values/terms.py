@@ -1,7 +1,7 @@
-"""What is computed, as terms over statement instances: the flow of whole values, for specifications.
+"""Terms: symbolic expressions, over statement instances, of the values that a kernel computes; for specifications.
 
-A term stands over an instance space; `Via` moves to the instances it was computed by. Loads are relations to tensor
-cells, reductions are relations to the instances that contribute. Casts that round at most are left out.
+A term has one value for each instance of an instance space; `Via` is a term's value at another instance. A load is a
+relation to tensor cells, a reduction a relation to contributing instances. Casts that at most round are left out.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from argus.verify.values.tags import TagAnalysis, writes
 
 @dataclass(frozen=True)
 class Constant:
-    """The same number everywhere."""
+    """A number that is the same at every instance."""
 
     value: float
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A launch-time scalar."""
+    """A scalar or a size, fixed at launch."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class Load:
-    """What a tensor held at launch: {instance -> cell}."""
+    """An element that a tensor held at launch. `cells`: {instance -> cell}."""
 
     tensor: str
     cells: UnionMap
@@ -47,14 +47,14 @@ class Load:
 
 @dataclass(frozen=True)
 class Index:
-    """An integer that is computed from where an instance stands: {instance -> [integer]}."""
+    """An affine expression of an instance's indices. `values`: {instance -> [integer]}."""
 
     values: UnionMap
 
 
 @dataclass(frozen=True)
 class Apply:
-    """An operator."""
+    """An operator applied to terms."""
 
     op: str
     args: tuple[Term, ...]
@@ -62,7 +62,7 @@ class Apply:
 
 @dataclass(frozen=True)
 class Via:
-    """A term over other instances: {instance -> instance}, single-valued."""
+    """The value of `term` at another instance. `along`: {instance -> that instance}, single-valued."""
 
     along: UnionMap
     term: Term
@@ -77,7 +77,7 @@ class Cases:
 
 @dataclass(frozen=True)
 class Reduce:
-    """`op` over the instances that contribute: each part is {instance -> contributing instance} and its term."""
+    """A reduction by `op` from `start`. Each part: {instance -> contributing instance}, and the contributions' term."""
 
     op: str
     start: Term
@@ -86,7 +86,7 @@ class Reduce:
 
 @dataclass(frozen=True)
 class Choice:
-    """One of two terms, by a condition on data."""
+    """The term `yes` where `test`, a condition on data, holds, and the term `no` elsewhere."""
 
     test: Term
     yes: Term
@@ -95,7 +95,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Recurrence:
-    """What statement `site` writes, where that depends on what it wrote before: `Again(site)` inside of it."""
+    """The term of statement `site`, which reads the statement's own earlier values as `Again(site)`."""
 
     site: int
     term: Term
@@ -103,7 +103,7 @@ class Recurrence:
 
 @dataclass(frozen=True)
 class Again:
-    """What statement `site` wrote, over its instances: seen from inside of its own term."""
+    """The values that statement `site` writes, over its instances, as read within its own term."""
 
     site: int
 
@@ -116,19 +116,19 @@ class Opaque:
 
 
 _MODULAR = ("add", "sub", "mul", "neg", "and", "or", "xor", "not")
-"""Operators on integers of which the last bits of the result depend on no others than as many last bits of operands."""
+"""Integer operators for which, for every n, the low n bits of the result depend only on those of the operands."""
 
 MODULO = " modulo 2^32"
-"""Ends the names of operators on uint32 that are not those of mathematics."""
+"""The suffix of the names of uint32 operators whose results may wrap around."""
 
 Term = Union[Constant, Parameter, Load, Index, Apply, Via, Cases, Reduce, Choice, Recurrence, Again, Opaque]
 
 
 def operation(op: str, operand: DType, dtype: DType) -> str:
-    """The name in a term of an operator on operands of some type, with a result of another.
+    """Return the name that an operator has in terms, given the types of its operand and of its result.
 
-    Where casts that round are left out, types tell what is done: conversions of integers wrap around and those of
-    floats do not, rounding decides comparisons of floats, and of a truth value `not` is another one.
+    The name states the types where they change the meaning. Conversions of integers wrap around, and those of floats
+    do not. Rounding may change comparisons of floats. `not` of a truth value differs from `not` of an integer.
     """
     match op:
         case _ if dtype.modular and op in LEAVING and op != "cast":
@@ -146,10 +146,10 @@ def operation(op: str, operand: DType, dtype: DType) -> str:
 
 
 class TermBuilder:
-    """Terms by statement, built on demand and kept; shares the data-flow of the tag analysis."""
+    """Builds the term of each statement on demand and keeps it. It uses the data-flow of the tag analysis."""
 
     def __init__(self, analysis: TagAnalysis, unrounded: bool = False) -> None:
-        """With `unrounded`, values that a conversion has rounded have no terms."""
+        """Create a builder. If `unrounded` is true, a conversion to floats that may round becomes `Opaque`."""
         self.analysis = analysis
         self._unrounded = unrounded
         self._ordered: TermBuilder | None = None
@@ -160,18 +160,18 @@ class TermBuilder:
         self._recurrent: set[int] = set()
 
     def stored(self, site: Site, output: str) -> Term:
-        """What a store leaves in a tensor: of integers of 32 bits and more no result that may have wrapped around."""
+        """Return the term that a store writes. A signed result of 32 bits or more that may wrap around is `Opaque`."""
         dtype = self.model.kernel.object(output).dtype
         term = self.written(site)
         return _exact(term, dtype, self.model.kernel) if dtype.bits >= 32 else term
 
     def instances(self, path: UnionMap) -> UnionSet:
-        """All instances of the statements that a path starts from."""
+        """Return all instances of the statements that a path starts from."""
         names = {str(part.get_tuple_name(isl.dim_type.in_)) for part in map_parts(path)}
         return _union(self.model.domain(self.model.sites[int(name[1:])])[0].to_union_set() for name in names)
 
     def written(self, site: Site) -> Term:
-        """What a statement writes or contributes, over its instances."""
+        """Return the term of the value that a statement writes or contributes, over its instances."""
         if site.index in self._terms:
             return self._terms[site.index]
         if site.index in self._active:
@@ -206,7 +206,7 @@ class TermBuilder:
                 return Opaque("a statement without a value")
 
     def _combined(self, site: Site, dtype: DType) -> Term | None:
-        """The term of a statement that ends a scan: a reduction over the elements that it combines."""
+        """Return the reduction over the elements that a statement of a scan combines; None for other statements."""
         found = self._ranges.of(site)
         if found is None:
             return None
@@ -231,7 +231,7 @@ class TermBuilder:
         return Cases(((inside, term), (outside, other)))
 
     def _tests(self, site: Site, mask: Expr) -> tuple[UnionSet, list[Term]]:
-        """Where the parts of a conjunction hold that are conditions on indices, and the others: conditions on data."""
+        """Split a conjunction: the instances at which its conditions on indices hold, and its conditions on data."""
         match mask:
             case Op(op="and", args=(a, b)) if mask.dtype.kind == "bool":
                 (here, some), (there, more) = self._tests(site, a), self._tests(site, b)
@@ -242,7 +242,7 @@ class TermBuilder:
             return self.model.domain(site)[0].to_union_set(), [self.of_expr(site, mask)]
 
     def of_expr(self, site: Site, expr: Expr) -> Term:
-        """The term of a value expression."""
+        """Return the term of a value expression."""
         match expr:
             case Const(value=value):
                 exact = expr.dtype.is_float or float(value) == value
@@ -276,7 +276,7 @@ class TermBuilder:
                 return self._index(site, expr) or Opaque("a value computed from indices")
 
     def _exactly(self) -> TermBuilder:
-        """Terms of what is ordered: rounding, which other terms leave out, would decide."""
+        """Return a builder of unrounded terms, for `sortable`: rounding may change the order of numbers."""
         if self._unrounded:
             return self
         if self._ordered is None:
@@ -284,7 +284,7 @@ class TermBuilder:
         return self._ordered
 
     def _index(self, site: Site, expr: Expr) -> Index | None:
-        """The term of an affine expression of indices; None of any other."""
+        """Return the term of an affine expression of indices; None for any other expression."""
         alone = Translator()
         try:
             alone.integer(expr, tuple(f"c{axis}" for axis in range(len(site.shape))))
@@ -293,11 +293,11 @@ class TermBuilder:
             return None
 
     def _widened(self, site: Site, expr: Expr) -> Term:
-        """The term of what is used for its value, not modulo a power of two: that of arithmetic in 8 bits is none."""
+        """Return the term of an expression whose full value is used: `Opaque` if the value may have wrapped around."""
         return _exact(self.of_expr(site, expr), expr.dtype, self.model.kernel)
 
     def read(self, site: Site, number: int) -> Term:
-        """What an access receives, over the reading site's instances."""
+        """Return the term of the value that an access receives, over the instances of the reading site."""
         relation = (*site.accesses, *site.tag_reads)[number]
         obj = self.model.kernel.object(relation.obj)
         cells = self.model.cells(site, number)
@@ -335,7 +335,7 @@ class TermBuilder:
             return Opaque("reductions with different operators in one cell")
         ((op, parts),) = collected.items()
         reduced = _union(along.domain() for along, _ in parts)
-        # What nothing was added to since it was written is no reduction, unless it is a start alone.
+        # A cell that nothing was added to since it was written is no reduction, unless it holds a plain number.
         alone = [(r.subtract(reduced), t) for r, t in plain if not _starts(t) and not r.is_subset(reduced)]
         if not alone:
             return Reduce(op, _cases(plain), tuple(parts))
@@ -353,7 +353,7 @@ class TermBuilder:
 
 
 def _source(part: isl.Map) -> int:
-    """The number of the statement that a part of the data-flow comes from."""
+    """Return the number of the statement that a part of the data-flow comes from."""
     return int(part.get_tuple_name(isl.dim_type.out)[1:])
 
 
@@ -363,7 +363,7 @@ def rounding(site: Site) -> bool:
 
 
 def _joined(parts: list[tuple[UnionSet, Term]]) -> list[tuple[UnionSet, Term]]:
-    """Parts of one tensor as one, and padding with one number as one: tiles are often loaded by several copies."""
+    """Merge the loads of each tensor into one part, and likewise equal padding: several copies often load one tile."""
     loads: dict[str, list[tuple[UnionSet, UnionMap]]] = {}
     padding: dict[float, list[UnionSet]] = {}
     rest: list[tuple[UnionSet, Term]] = []
@@ -386,7 +386,7 @@ def _joined(parts: list[tuple[UnionSet, Term]]) -> list[tuple[UnionSet, Term]]:
 
 
 def _loaded(term: Term) -> list[tuple[UnionMap, Load | Constant]] | None:
-    """{instance -> instance} and what is there, of a copy of a tensor's elements or padding; None for others."""
+    """Split a copied term into pairs of {instance -> instance} and a load or padding; None for any other term."""
     match term:
         case Via(along=along, term=Load() as load):
             return [(along, load)]
@@ -434,9 +434,9 @@ def _computed(term: Term) -> bool:
 
 
 def _exact(term: Term, dtype: DType, kernel: Kernel) -> Term:
-    """A term of some type, if it is no result that the type may have been too narrow for.
+    """Return the term, or `Opaque` if it is an integer result that may have wrapped around in its type.
 
-    Sums of 32 bits and more count as exact if their terms are: how many terms they have is not looked at.
+    A sum in 32 bits or more counts as exact if each of its terms does: the number of terms is not considered.
     """
     if not dtype.is_int or dtype.modular or not _computed(term):
         return term
@@ -447,7 +447,7 @@ def _exact(term: Term, dtype: DType, kernel: Kernel) -> Term:
 
 
 def _leaves(term: Term, dtype: DType, kernel: Kernel) -> bool:
-    """Return True if a term, or a term of a sum in it, may be a number that the type lacks."""
+    """Return True if the known bounds of a term, or of a term within it, exceed the range of the type."""
     known = _interval(term, kernel)
     if known is not None:
         return not _fits(known, dtype)
@@ -468,15 +468,15 @@ def _leaves(term: Term, dtype: DType, kernel: Kernel) -> bool:
 
 _CAST = "cast of integers to "
 _GROWING = ("add", "sub", "mul", "neg", "abs", "shl", "floordiv")
-"""Operators on integers of which a type may lack the result for some operands that it has."""
+"""Integer operators whose result may lie outside the range of the operands' type."""
 _KEEPING = ("minimum", "maximum", "and", "or", "xor", "mod", "shr")
-"""Operators on integers with results in the range of their operands' type."""
+"""Integer operators whose result always lies in the range of the operands' type."""
 
 
 def _interval(term: Term, kernel: Kernel) -> Interval | None:
-    """Constant bounds of an integer term, in unbounded arithmetic on what its parts may be; None where there are none.
+    """Return constant bounds of an integer term, by unbounded arithmetic on the bounds of its parts; None if unknown.
 
-    What is used other than modulo a power of two does not wrap around, or else has no term (`_exact`).
+    Overflow need not be considered: a result that may wrap around has no term where its full value is used (`_exact`).
     """
     match term:
         case Constant(value=value):
@@ -538,17 +538,17 @@ def _fits(known: Interval, dtype: DType) -> bool:
 
 
 def _rounds(of: DType, to: DType) -> bool:
-    """Return True if a conversion to floats may change the number: only float32 holds all shorter floats."""
+    """Return True if a conversion to floats may change the number. Floats of 16 bits or fewer fit into float32."""
     return to.is_float and of != to and not (to == float32 and of.is_float and of.bits <= 16)
 
 
 def _starts(term: Term) -> bool:
-    """Whether a term is a plain number, as reductions start from."""
+    """Return True if a term is a plain number, like the start value of a reduction."""
     return isinstance(term.term if isinstance(term, Via) else term, Constant)
 
 
 def starts_at(term: Term, value: float) -> bool:
-    """Return True if a term is one number everywhere."""
+    """Return True if a term is the number `value` at every instance, by its form."""
     match term:
         case Via(term=inner):
             return starts_at(inner, value)
@@ -561,11 +561,11 @@ def starts_at(term: Term, value: float) -> bool:
 
 
 FLIPPED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
-"""Comparisons with their sides exchanged."""
+"""The comparison that replaces each comparison when its sides are exchanged."""
 
 
 def comparison(test: Term) -> tuple[str, Term, Term] | None:
-    """The operator and both sides of a comparison of floats, also of one that was made before; None of another test."""
+    """Return the operator and both sides of a comparison of floats, also behind a `Via`; None for another test."""
     match test:
         case Via(along=along, term=inner):
             found = comparison(inner)
@@ -577,7 +577,7 @@ def comparison(test: Term) -> tuple[str, Term, Term] | None:
 
 
 def compared_with(test: Term, value: float) -> tuple[str, Term] | None:
-    """The operator of a comparison with a number on its right, and the other side; None of another test."""
+    """Return the operator of a comparison with `value` on its right, and the left side; None for another test."""
     match comparison(test):
         case (op, term, Constant(value=found)) if found == value:
             return op, term
