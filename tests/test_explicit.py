@@ -64,8 +64,17 @@ ELSEWHERE = {
     ("attention_forward", "gfx942"): "shared-memory",
     **{("gemm_waves", t.name): "unknown-instruction" for t in TARGETS.values() if t.vendor != "amd"},
     **{("cluster_softmax", t.name): "no-cluster" for t in TARGETS.values() if not t.clusters and t.vendor != "cpu"},
-    **{("attention_backward_keys", t.name): "register-budget" for t in TARGETS.values() if not t.clusters},
-    **{(f"attention_backward_{part}", t.name): "shared-memory" for part in ("keys", "queries") for t in NARROW},
+    **{
+        ("attention_backward_keys", t.name): "register-budget"
+        for t in TARGETS.values()
+        if not t.clusters and t.vendor != "amd"
+    },
+    **{
+        (f"attention_backward_{part}", t.name): "shared-memory"
+        for part in ("keys", "queries")
+        for t in NARROW
+        if t.vendor != "amd"
+    },
 }
 """Kernels that some targets lack the instructions or, with the tiles above, the room for, and what they are told."""
 
@@ -86,7 +95,7 @@ GEMM, ATTENTION = ("argus/kernels/gemm.py", "gemm"), ("argus/kernels/attention.p
 WIDE = {"BLOCK_M": 128, "BLOCK_N": 128, "PRODUCERS": 4}
 POLICIES: dict[str, tuple[tuple[str, str], str, int | None, dict[str, object], str]] = {
     "groups of asynchronous copies": (("examples/gemm.py", "gemm"), "sm_80", None, {}, "wait_group"),
-    "counted loads": (("examples/gemm.py", "gemm"), "gfx942", None, {}, "s_waitcnt"),
+    "counted loads": (("examples/gemm.py", "gemm"), "gfx942", None, {"STAGES": 3}, "s_waitcnt"),
     "persistent, cooperative": (GEMM, "sm_90a", 8, WIDE, "tma.store"),
     "clusters": (GEMM, "sm_90a", 8, WIDE | {"CLUSTER": 2}, "tma.load.multicast"),
     "clusters of two by two": (GEMM, "sm_90a", 8, WIDE | {"CLUSTER": 4, "ACROSS": 2}, "among 2 by 2 among 2 by 1"),

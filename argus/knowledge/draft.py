@@ -159,13 +159,13 @@ class Draft:
 
     def result(self) -> str:
         """Return the text with all edits carried out. Raises OverlapError if two edits change the same text."""
-        found, end = [], len(self.text)
-        for start, stop, new in reversed(sorted(self.edits, key=lambda e: (e[0], e[1]))):
-            if stop > end:
+        found, end = [], 0
+        for start, stop, new in sorted(self.edits, key=lambda e: e[:2]):
+            if start < end:
                 raise OverlapError
-            found += [self.text[stop:end], new]
-            end = start
-        return "".join(reversed([*found, self.text[:end]]))
+            found += [self.text[end:start], new]
+            end = stop
+        return "".join([*found, self.text[end:]])
 
     def _first_on_its_line(self, span: Span) -> bool:
         return not self.text[self.starts[span.line - 1] :][: span.column - 1].strip()

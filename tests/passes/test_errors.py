@@ -118,13 +118,13 @@ def reduction(layout: FragmentLayout | None) -> Kernel:
 
 
 def shifted(delta: int) -> Kernel:
-    """y[c0, c1] = x[c0 ^ delta, c1]: within a thread's warp for the last dimension only."""
+    """y[c0 ^ delta, c1] = x[c0, c1]: a write of rows that the threads do not hold, unless delta is 0."""
     return kernels.kernel(
         "shifted",
         (),
         (
             Map(Access("x", (C0, C1)), Const(1.0, float32), (4, 32)),
-            Map(Access("y", (C0, C1)), Elem("x", (op("xor", C0, Const(delta)), C1), float32), (4, 32)),
+            Map(Access("y", (op("xor", C0, Const(delta)), C1)), Elem("x", (C0, C1), float32), (4, 32)),
         ),
         fragments=(Fragment("x", float32, (4, 32)), Fragment("y", float32, (4, 32))),
     )

@@ -128,6 +128,21 @@ def kernel(x: al.Tensor[al.float32, "N"], w: al.Tensor[al.float32, "N"], y: al.T
         "spec-unknown",
     ),
     Pair(
+        "a power that may be none, added and taken away",
+        """
+def kernel(x: al.Tensor[al.float32, "N"], w: al.Tensor[al.float32, "N"], y: al.Tensor[al.float32, "N"], a: al.float32):
+    al.requires((y.shape[0] > 0) & (y.shape[0] <= 32))
+    al.spec(y, lambda i: x[i] + al.exp(EDIT) - al.exp(EDIT))
+    al.grid(1)
+    i = al.arange(32)
+    v = al.load(x[i], mask=i < x.shape[0])
+    al.store(y[i], v, mask=i < x.shape[0])
+""",
+        "w[i]",
+        "1.0 / w[i]",
+        "spec-unknown",
+    ),
+    Pair(
         "a branch's condition, and then another number in the register",
         """
 def kernel(x: al.Tensor[al.int32, "4"], y: al.Tensor[al.float32, "256"], z: al.Tensor[al.float32, "32"]):

@@ -207,9 +207,9 @@ class Run:
         return self._looked_at(found)
 
     def _parents(self) -> list[Trial]:
-        """Return the fastest text of each kind, the fastest first, at most `_PARENTS`: a kind may only lack constants."""
+        """Return the fastest text of each kind, fastest first, at most `_PARENTS`: a kind may only lack constants."""
         timed = sorted((t for t in self.state.trials if t.us is not None), key=lambda t: t.us or 0.0)
-        fastest: dict[Any, Trial] = {}
+        fastest: dict[str, Trial] = {}
         for trial in timed:
             fastest.setdefault(context_of(trial.facts), trial)
         return list(fastest.values())[:_PARENTS]

@@ -60,7 +60,7 @@ def reduce_at_the_end(draft: Draft) -> None:
     for loop in draft.loops():
         for statement in loop.body:
             found = _summed(draft, statement)
-            if found is not None and _tile(draft, loop, found[1]):
+            if found is not None and _has_step(loop):
                 _delay(draft, loop, statement, *found)
                 return
 
@@ -79,7 +79,7 @@ def _summed(draft: Draft, statement: Statement) -> tuple[str, str] | None:
     return name, draft.read(value.args[0])
 
 
-def _tile(draft: Draft, loop: ForStmt, _: str) -> bool:
+def _has_step(loop: ForStmt) -> bool:
     return isinstance(loop.iterable, Call) and len(loop.iterable.args) == 3
 
 

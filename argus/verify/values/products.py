@@ -84,8 +84,9 @@ def _grouped(products: Iterable[Product]) -> list[Group]:
 
 
 def total(p: Product) -> bool:
-    """Return True if a product has no divisors, and all of its atoms are inputs or indices, and so real numbers."""
-    return not p.divisors and all(isinstance(atom, Elem) or exact_indices(atom) for atom in p.atoms)
+    """Return True if a product has no divisors, and its atoms and exponents are inputs or indices: real numbers."""
+    terms = (*p.atoms, *(core for _, _, core in p.exponent if core is not None))
+    return not p.divisors and all(isinstance(term, Elem) or exact_indices(term) for term in terms)
 
 
 FIRST = 32
