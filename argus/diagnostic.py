@@ -36,10 +36,10 @@ class Note:
 class Event:
     """One step of the run that a witness shows: what `role` did in one iteration of a block's program.
 
-    `what` is "read", "write", "issue" (of asynchronous work), "complete" (a bulk copy has arrived), "arrive", "expect",
-    "wait" (that has returned), "blocked" (a wait that never does), "barrier", "fence", "commit", "initialise" (of
-    mbarriers), "ended" or "skipped" (steps that are left out). `role` is "copy engine" for what it does by itself.
-    `barrier` ("full[0]") and `phase`, counted from 1, are given where an mbarrier takes part.
+    `what` is "read", "write", "issue" (asynchronous work starts), "complete" (a bulk copy has arrived), "arrive", "expect",
+    "wait" (a wait has returned), "blocked" (a wait never returns), "barrier", "fence", "commit", "initialise" (an mbarrier
+    is made), "ended" or "skipped" (steps are left out). For steps that the copy engine takes on its own, `role` is "copy
+    engine". If an mbarrier takes part, `barrier` is its name ("full[0]") and `phase` its phase, counted from 1.
     """
 
     role: str

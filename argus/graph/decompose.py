@@ -285,7 +285,7 @@ def _by_rows(a: Any, b: Any) -> tuple[Any, Any] | None:
 
 
 def _terms_last(x: Any) -> Any:
-    """A factor whose last dimension is contiguous, in whole vectors of 4 elements; the same one if it is like that."""
+    """Return `x`, or a copy of it, with a contiguous last dimension and rows that begin at multiples of 4 elements."""
     missing = -x.shape[-1] % 4
     if missing:
         return torch.nn.functional.pad(x, (0, missing))

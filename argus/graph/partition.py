@@ -92,7 +92,7 @@ def partition(graph: Graph, refused: dict[Any, str] | None = None, apart: Iterab
 
 
 def _compares(node: Node, source: Any) -> bool:
-    """Return True if what an operator reads from another must be in memory: places are made of elements as stored."""
+    """Return True if an operator must read the other's result from memory: positions are found in the stored result."""
     return any(found is not None and found.places for found in (row(node), row(source)))
 
 

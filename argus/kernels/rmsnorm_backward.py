@@ -151,10 +151,10 @@ def rmsnorm_backward_columns(
 def rmsnorm_backward(
     dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The gradients of `x` and `weight`, in their dtypes, given `dy`, that of `rmsnorm(x, weight, eps)`.
+    """Return the gradients of `x` and `weight`, in their dtypes. `dy` is the gradient of `rmsnorm(x, weight, eps)`.
 
-    `dy` and `x` are of one shape and of one of float32, float16 and bfloat16, `weight` of any of these; the arithmetic
-    is float32's, and rows may be any distance apart. The same in each run. Raises LaunchError.
+    `dy` and `x` have the same shape and dtype: float32, float16 or bfloat16. `weight` may have any of these dtypes. The
+    arithmetic is in float32. Rows may have any stride. Results have the same bits in every run. Raises LaunchError.
     """
     results: tuple[torch.Tensor, torch.Tensor] = _backward((dy, x, weight), (eps,))
     return results

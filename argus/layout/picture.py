@@ -120,9 +120,9 @@ def _label(x: float, y: float, content: str, fill: str) -> str:
 
 
 def _color(tint: int) -> str:
-    """A light colour that dark text reads on: `tint % 8` is the hue, `tint // 8 % 4` the depth; -1 is grey.
+    """Return a light colour on which dark text is readable: `tint % 8` is the hue, `tint // 8 % 4` the depth; -1 is grey.
 
-    Given as `#rrggbb`, which every SVG reader knows.
+    The form is `#rrggbb`, which every SVG reader supports.
     """
     if tint < 0:
         return "#eeeeee"

@@ -1,9 +1,9 @@
-"""Functions of PyTorch tensors made of kernels. The launches of a call are recorded once, and repeated in later calls.
+"""Build functions on PyTorch tensors out of kernels. The first call records its launches; later calls repeat them.
 
 Write the work of one call as `work(tensors, numbers, *way)`. It checks the arguments, allocates with `torch.empty` and
 the like, and returns `Work(calls, results)`. `Function(work)` calls it for the first tensors with given shapes,
-strides, dtypes, alignments and devices, and keeps the launches. A later call of the same kind allocates new results
-and launches, which takes a few microseconds. Every function in `argus.kernels` is written this way.
+strides, dtypes, alignments and devices, and keeps the launches. A later call of the same kind only allocates new results
+and launches the kernels, which takes a few microseconds. Every function in `argus.kernels` is written this way.
 """
 
 from __future__ import annotations

@@ -146,7 +146,7 @@ def _in_clusters(found: RolePlan, kernel: Kernel) -> Kernel:
 
 
 def _counted(found: RolePlan, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """A role's program, counted if rings need that."""
+    """Return a role's program, with a counter of programs if its rings cross from one program to the next."""
     if found.program is None:
         return body
     return once_a_program(found.kernel, found.program, body, found.loop.span)
