@@ -2,7 +2,7 @@
 
 Write the work of one call as `work(tensors, numbers, *way)`. It checks the arguments, allocates with `torch.empty` and
 the like, and returns `Work(calls, results)`. `Function(work)` calls it for the first tensors with given shapes,
-strides, dtypes, alignments and devices, and keeps the launches. A later call of the same kind only allocates new results
+strides, dtypes, alignments and devices, and keeps the launches. A later call of the same kind only allocates results
 and launches the kernels, which takes a few microseconds. Every function in `argus.kernels` is written this way.
 """
 

@@ -56,7 +56,7 @@ _LARGE = 1e150
 
 
 def strains(values: Array) -> bool:
-    """Return True if a number is so large or so small that float64 may overflow or underflow in what is computed from it."""
+    """Return True if a number is so large or small that float64 may overflow or underflow in what follows from it."""
     with np.errstate(all="ignore"):
         magnitude = np.abs(values)
         extreme = ((magnitude > _LARGE) & (magnitude < np.inf)) | ((magnitude < 1 / _LARGE) & (magnitude > 0))
