@@ -36,10 +36,10 @@ class Note:
 class Event:
     """One step of the run that a witness shows: what `role` did in one iteration of a block's program.
 
-    `what` is "read", "write", "issue" (work starts), "complete" (a bulk copy has arrived), "arrive", "expect", "wait" (it
-    has returned), "blocked" (a wait never returns), "barrier", "fence", "commit", "initialise" (of an mbarrier), "ended"
-    or "skipped" (steps are left out). For what the copy engine does on its own, `role` is "copy engine". If an mbarrier
-    takes part, `barrier` is its name ("full[0]") and `phase` its phase, counted from 1.
+    `what` is "read", "write", "issue" (work starts), "complete" (a bulk copy has arrived), "arrive", "expect", "wait"
+    (it has returned), "blocked" (a wait never returns), "barrier", "fence", "commit", "initialise" (of an mbarrier),
+    "ended" or "skipped" (steps are left out). For what the copy engine does on its own, `role` is "copy engine". If an
+    mbarrier takes part, `barrier` is its name ("full[0]") and `phase` its phase, counted from 1.
     """
 
     role: str

@@ -120,7 +120,7 @@ def _label(x: float, y: float, content: str, fill: str) -> str:
 
 
 def _color(tint: int) -> str:
-    """Return a light colour, on which dark text is readable. `tint % 8` is its hue, `tint // 8 % 4` its depth; -1 is grey.
+    """Return a light colour for the ground of dark text. `tint % 8` is its hue, `tint // 8 % 4` its depth; -1 is grey.
 
     The form is `#rrggbb`, which every SVG reader supports.
     """

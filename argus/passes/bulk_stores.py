@@ -95,8 +95,8 @@ class _PanelPlan:
 
 
 def _storing(inner: int, outer: int) -> Pass:
-    """Return the pass for one role, whose program is treated as a kernel with the role's warps. A store in a loop gets at
-    most `inner` panels, because it waits for them in every iteration; any other store gets at most `outer`."""
+    """Return the pass for one role, whose program is treated as a kernel with the role's warps. A store in a loop gets
+    at most `inner` panels, because it waits for them in every iteration; any other store gets at most `outer`."""
 
     def run(kernel: Kernel) -> Kernel:
         kernel = numbered(in_tiles(kernel))
