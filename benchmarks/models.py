@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from benchmarks.measure import Row, in_turns, means, needs_gpu, through
+from benchmarks.measure import Row, batch_by_host, in_turns, means, needs_gpu, through
 from benchmarks.table import Results
 
 WORSE = 1.25
@@ -192,7 +192,7 @@ def run(only: Sequence[str], modes: Sequence[bool], small: bool, survey: str, ba
         rows, problems = through(cases, lambda case: ([surveyed(case, survey == "prove")], []), _told)
         return Results("models, not run", rows, ["shares are of the estimated time on an H200", *problems])
     needs_gpu("models")
-    rows, problems = through(cases, lambda case: ([measured(case, "cuda", torch.bfloat16, batches)], []), _told)
+    rows, problems = through(cases, lambda case: ([measured(case, batches)], []), _told)
     notes = ["bfloat16; errors are root mean squares against float64, of results or of all gradients"]
     return Results("models", rows, notes + problems, means(rows, "over eager") | means(rows, "over compile"))
 
@@ -214,14 +214,15 @@ def surveyed(case: Case, proves: bool) -> Row:
     return {"model": case.model, "training": str(case.training)} | _of_report(report)
 
 
-def measured(case: Case, device: str, dtype: torch.dtype, batches: int) -> Row:
+def measured(case: Case, batches: int) -> Row:
     """Measure a model and return its row: microseconds, the error over eager's, and the seconds of first calls."""
     import argus
 
-    with torch.device(device):
+    with torch.device("cuda"):
         model, arguments = case.made()
-    exact = _results(model.double(), _cast(arguments, torch.float64), case.training)
-    model, arguments = model.to(dtype), _cast(arguments, dtype)
+    wide = model.double()
+    exact = _results(wide, wide, _cast(arguments, torch.float64), case.training)
+    model, arguments = model.bfloat16(), _cast(arguments, torch.bfloat16)
     models = {name: copy.deepcopy(model) for name in ("eager", "compile", "argus")}
     calls: dict[str, Any] = dict(models)
     calls["compile"] = torch.compile(models["compile"], dynamic=False)
@@ -229,10 +230,10 @@ def measured(case: Case, device: str, dtype: torch.dtype, batches: int) -> Row:
     errors, seconds = {}, {}
     for name, call in calls.items():
         start = perf_counter()
-        found = _results(call, arguments, case.training, models[name])
+        found = _results(call, models[name], arguments, case.training)
         seconds[name] = perf_counter() - start
         errors[name] = _error(found, exact)
-    runs = {name: _timed(call, models[name], arguments, case.training, device) for name, call in calls.items()}
+    runs = {name: _timed(call, models[name], arguments, case.training) for name, call in calls.items()}
     times = in_turns(runs, batches)
     right = errors["argus"] <= WORSE * errors["eager"]
     return (
@@ -269,9 +270,8 @@ def _step(call: Any, model: nn.Module, arguments: Tensors, training: bool) -> li
     return [p.grad for p in model.parameters() if p.grad is not None]
 
 
-def _results(call: Any, arguments: Tensors, training: bool, model: nn.Module | None = None) -> list[torch.Tensor]:
-    own = call if model is None else model
-    return [t.detach().to(torch.float64).clone() for t in _step(call, own, arguments, training)]
+def _results(call: Any, model: nn.Module, arguments: Tensors, training: bool) -> list[torch.Tensor]:
+    return [t.detach().to(torch.float64).clone() for t in _step(call, model, arguments, training)]
 
 
 def _tensors(result: Any) -> list[torch.Tensor]:
@@ -281,22 +281,12 @@ def _tensors(result: Any) -> list[torch.Tensor]:
     return [t for value in values for t in _tensors(value)]
 
 
-def _timed(call: Any, model: nn.Module, arguments: Tensors, training: bool, device: str) -> Callable[[], float]:
-    def once() -> float:
-        rounds = 10
-        _wait(device)
-        start = perf_counter()
-        for _ in range(rounds):
-            _step(call, model, arguments, training)
-        _wait(device)
-        return (perf_counter() - start) / rounds
+def _timed(call: Any, model: nn.Module, arguments: Tensors, training: bool) -> Callable[[], float]:
+    def once() -> None:  # results are not kept: gradients of several steps may not fit
+        _step(call, model, arguments, training)
 
-    return once
-
-
-def _wait(device: str) -> None:
-    if device == "cuda":
-        torch.cuda.synchronize()
+    time = batch_by_host(lambda _: torch.cuda.synchronize())
+    return lambda: time(once, [()])
 
 
 def _error(found: Sequence[torch.Tensor], exact: Sequence[torch.Tensor]) -> float:
