@@ -220,9 +220,8 @@ def measured(case: Case, batches: int) -> Row:
 
     with torch.device("cuda"):
         model, arguments = case.made()
-    wide = model.double()
-    exact = _results(wide, wide, _cast(arguments, torch.float64), case.training)
     model, arguments = model.bfloat16(), _cast(arguments, torch.bfloat16)
+    exact = _exact(model, arguments, case.training)
     models = {name: copy.deepcopy(model) for name in ("eager", "compile", "argus")}
     calls: dict[str, Any] = dict(models)
     calls["compile"] = torch.compile(models["compile"], dynamic=False)
@@ -268,6 +267,12 @@ def _step(call: Any, model: nn.Module, arguments: Tensors, training: bool) -> li
     results = _tensors(call(**arguments))
     torch.stack([result.float().square().mean() for result in results]).sum().backward()  # type: ignore[no-untyped-call]
     return [p.grad for p in model.parameters() if p.grad is not None]
+
+
+def _exact(model: nn.Module, arguments: Tensors, training: bool) -> list[torch.Tensor]:
+    """Return the results in float64 of the weights and inputs as rounded: rounding them is nobody's error."""
+    wide = copy.deepcopy(model).double()
+    return _results(wide, wide, _cast(arguments, torch.float64), training)
 
 
 def _results(call: Any, model: nn.Module, arguments: Tensors, training: bool) -> list[torch.Tensor]:
