@@ -327,8 +327,8 @@ def _boxes(x: Any, channels: int) -> bool:
 
 
 def _moved(x: Any, weight: Any, bias: Any, padding: Any, dilation: Any, transposed: bool, further: Any) -> Any:
-    """A convolution without strides, as one without a border: the image is copied with its border. A transposed one is
-    a convolution with its filters turned around."""
+    """Return a convolution with stride 1 as one without padding: the image is copied with its border. A transposed
+    convolution becomes an ordinary one, with its filters flipped."""
     places = [*range(2, weight.dim())]
     borders = [(p, p) for p in padding]
     if transposed:
@@ -354,7 +354,7 @@ def _laid_out(x: Any, order: Sequence[int]) -> Any:
 
 
 def _as_before(made: Any, x: Any) -> Any:
-    """The result of a convolution, contiguous if its image was: a copy that the convolution's kernel makes at once."""
+    """Return a convolution's result, contiguous if its image was. The convolution's own kernel stores it that way."""
     return made.contiguous() if x.is_contiguous() else made
 
 

@@ -20,7 +20,7 @@ LEAST_CHANNELS, LEAST_FILTERS = 3, 8
 """Of a convolution that is multiplied by matrix instructions."""
 
 FEW_CHANNELS = 8
-"""Of a convolution: with fewer, float32 stays float32, as in libraries."""
+"""A convolution with fewer channels does not round float32 to TF32. Neither does cuDNN."""
 
 _ELEMENTS = 1024  # of a tile: 8 a thread of 4 warps
 _IN_FLIGHT = 4096  # of a row that is read piece by piece: a block waits for that many at a time
@@ -94,7 +94,7 @@ def _used(axis: Axis, height: int) -> float:
 
 
 def _turned(layout: Layout, columns: Axis, follows: Mapping[str, Axis]) -> Axis | None:
-    """The axis along which a tensor is read whose results are written along `columns`; None if there is none."""
+    """Return the axis that is contiguous in a tensor that is read, if results are written along `columns` instead."""
     if any(not p.axes or p.axes[-1] is not columns or p.strides[-1] != 1 for p in layout.writes):
         return None
     for read in layout.reads:
@@ -205,34 +205,30 @@ class ConvolutionTile:
 
 def flat_tile(layout: Layout, spatial: tuple[Axis, ...], target: str, bits: int) -> ConvolutionTile:
     """The tile of a convolution whose image is read by boxes: `width` places of an image that follow one another."""
-    rows = next(iter(layout.of(LEFT)), None)
-    if len(layout.of(LEFT)) != 1 or rows is None:
-        raise Mismatch("filters along several axes")
+    rows = _filters(layout)
+    if rows is None:
+        raise Mismatch("no axis of filters")
     filters = 64 if -(-rows.extent // 64) % 2 else 128
     width, stages, warps, producers = 256, 4, filters // 16, 4
     if target != "sm_90a":
         filters, width, stages, warps, producers = 32, 32, 3, 4, 0
-    grid = tuple(a for a in layout.axes if a.kind not in (REDUCED, PLACE) and a not in (rows, *spatial))
     pixels = tuple((a, 1) for a in spatial)
+    grid = _beside(layout, rows, pixels)
     return ConvolutionTile(rows, pixels, grid, filters, width, 1024 // bits, stages, True, warps, producers, True)
 
 
 def direct_tile(layout: Layout, spatial: tuple[Axis, ...]) -> ConvolutionTile:
     """The tile of a convolution whose products are added up one by one, over pixels that follow one another."""
-    rows = next(iter(layout.of(LEFT)), None)
-    if len(layout.of(LEFT)) > 1:
-        raise Mismatch("filters along several axes")
+    rows = _filters(layout)
     filters = min(-(-rows.extent // 8) * 8, 32) if rows is not None else 1
-    grid = tuple(a for a in layout.axes if a.kind not in (REDUCED, PLACE) and a not in (rows, *spatial))
-    return ConvolutionTile(rows, tuple((a, 2) for a in spatial), grid, filters, 256, 1, 1, False, 4)
+    pixels = tuple((a, 2) for a in spatial)
+    return ConvolutionTile(rows, pixels, _beside(layout, rows, pixels), filters, 256, 1, 1, False, 4)
 
 
 def convolution_tile(layout: Layout, channels: Axis | None, spatial: tuple[Axis, ...], phases: dict[str, int],
                      target: str, bits: int) -> ConvolutionTile:  # fmt: skip
     """The tile of a convolution. `bits` of an element that a matrix instruction multiplies; 0: there is none."""
-    rows = next(iter(layout.of(LEFT)), None)
-    if len(layout.of(LEFT)) > 1:
-        raise Mismatch("filters along several axes")
+    rows = _filters(layout)
     depth = channels.extent if channels is not None else 1
     mma = bool(bits) and rows is not None and rows.extent >= LEAST_FILTERS and depth >= LEAST_CHANNELS
     warps, stages, producers = 4, 3, 0
@@ -250,9 +246,22 @@ def convolution_tile(layout: Layout, channels: Axis | None, spatial: tuple[Axis,
         width, k = _ELEMENTS // filters, 1
     images = tuple(a for a in layout.of(PARALLEL) + layout.of(RIGHT) if a not in spatial)
     pixels = _shared_out(spatial, phases, width, images)
-    taken = {a.symbol for a, _ in pixels} | ({rows.symbol} if rows is not None else set())
-    grid = tuple(a for a in layout.axes if a.kind not in (REDUCED, PLACE) and a.symbol not in taken)
+    grid = _beside(layout, rows, pixels)
     return ConvolutionTile(rows, pixels, grid, filters, width, k, stages, mma, warps, producers)
+
+
+def _filters(layout: Layout) -> Axis | None:
+    """Return the axis of filters; None if there is none. Raises Mismatch if there are several."""
+    found = layout.of(LEFT)
+    if len(found) > 1:
+        raise Mismatch("filters along several axes")
+    return found[0] if found else None
+
+
+def _beside(layout: Layout, rows: Axis | None, pixels: tuple[tuple[Axis, int], ...]) -> tuple[Axis, ...]:
+    """Return the axes of a convolution's grid: those of the result along which a tile has no filters and no pixels."""
+    taken = {a.symbol for a, _ in pixels} | ({rows.symbol} if rows is not None else set())
+    return tuple(a for a in layout.axes if a.kind not in (REDUCED, PLACE) and a.symbol not in taken)
 
 
 def _rows_of_channels(layout: Layout, channels: Axis | None, bits: int) -> bool:
