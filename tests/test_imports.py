@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "argus"
 
 LAYERS: tuple[frozenset[str], ...] = (
-    frozenset({"source", "diagnostic", "render", "layout", "environment", "work"}),
+    frozenset({"source", "diagnostic", "render", "layout", "environment", "work", "written"}),
     frozenset({"ir", "pages"}),
     frozenset({"language"}),
     frozenset({"frontend", "passes", "verify", "simulate", "backend"}),

@@ -2,8 +2,8 @@
 
 An entry is found by its key, the SHA-256 of everything that could change the entry. It is trusted only if its digest
 and its recorded key are right and the file belongs to this user or to root. Anything else is a miss, and is rebuilt
-and overwritten. Reading an entry never runs anything in it. A file is written whole under a temporary name and then
-renamed into place, so a concurrent process sees the old entry, the new one, or none.
+and overwritten. Reading an entry never runs anything in it. A file is written whole
+(`argus.written`), so a concurrent process sees the old entry, the new one, or none.
 
 Layout of a file, integers little-endian::
 
@@ -20,7 +20,6 @@ import json
 import os
 import stat
 import struct
-import tempfile
 import time
 import warnings
 from collections.abc import Mapping
@@ -30,10 +29,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from argus.written import PARTIAL, write_whole
+
 _MAGIC = b"ARGUSC01"
 _PREFIX = struct.Struct("<8s32sI")
 _SUFFIX = ".entry"
-_TEMPORARY = ".partial-"
 _ABANDONED_S = 3600.0
 
 DEFAULT_LIMIT = 2 * 2**30
@@ -93,7 +93,7 @@ class DiskCache:
         path = self._path(self.directory, key)
         try:
             self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-            _write_whole(path, content)
+            write_whole(path, content)
         except OSError as error:
             self._warn(error)
             return
@@ -160,18 +160,6 @@ def _decode(key: str, content: bytes) -> Entry | None:
         return None
 
 
-def _write_whole(path: Path, content: bytes) -> None:
-    descriptor, temporary = tempfile.mkstemp(prefix=_TEMPORARY, dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-        os.replace(temporary, path)
-    except OSError:
-        with suppress(OSError):
-            os.unlink(temporary)
-        raise
-
-
 def _evict(directory: Path, limit: int, keep: Path) -> None:
     """Evict the least recently used entries until `limit` bytes are left; delete abandoned temporary files.
 
@@ -185,7 +173,7 @@ def _evict(directory: Path, limit: int, keep: Path) -> None:
                 status = file.stat(follow_symlinks=False)
                 if not stat.S_ISREG(status.st_mode):
                     continue
-                if file.name.startswith(_TEMPORARY):
+                if file.name.startswith(PARTIAL):
                     if now - status.st_mtime > _ABANDONED_S:
                         os.unlink(file.path)
                 elif file.name.endswith(_SUFFIX):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import stat
 import sys
-import tempfile
 import traceback
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -16,6 +14,7 @@ from rich.console import Console
 from argus import environment
 from argus.diagnostic import ArgusError, Diagnostic
 from argus.render import diagnostics_text
+from argus.written import write_whole
 
 PROVED, REFUTED, UNUSABLE, UNKNOWN, DISAGREED = 0, 1, 2, 3, 4
 _PRECEDENCE = (DISAGREED, UNUSABLE, REFUTED, UNKNOWN)
@@ -76,17 +75,6 @@ def write_file(path: Path, content: bytes) -> None:
             if not stat.S_ISREG(path.lstat().st_mode):
                 raise bad_input("unwritable-output", f"cannot write `{path}`: it is no regular file",
                                 "name a new file, or one that may be replaced")  # fmt: skip
-        descriptor, temporary = tempfile.mkstemp(prefix=".argus-", dir=path.parent)
+        write_whole(path, content, mode=0o644)
     except OSError as error:
         raise unwritable(path, error) from error
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(content)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, path)
-    except BaseException as error:
-        with suppress(OSError):
-            os.unlink(temporary)
-        if isinstance(error, OSError):
-            raise unwritable(path, error) from error
-        raise

@@ -81,7 +81,7 @@ def test_an_interrupted_write_leaves_the_old_state(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
     with folder.locked():
         folder.save(State("problem", "model", [Trial(0, "start", "", 0, "d", us=2.0)]))
-        (tmp_path / "state.json.part").write_text('{"half')
+        (tmp_path / ".partial-state").write_text('{"half')
     loaded = folder.load("problem")
     assert loaded is not None and loaded.trials[0].us == 2.0
     with pytest.raises(ArgusError):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from argus.diagnostic import ArgusError, Diagnostic
+from argus.written import write_whole
 
 SCHEMA = "argus.agents.optimize/1"
 
@@ -103,13 +103,7 @@ class Folder:
 
     def write(self, name: str, text: str) -> None:
         """Write a file completely, or leave the old one."""
-        path = self.path / name
-        part = path.with_name(f"{path.name}.part")
-        with part.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
+        write_whole(self.path / name, text.encode(), durable=True)
 
     def text(self, number: int) -> str:
         """Return the text of a candidate."""
