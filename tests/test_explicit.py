@@ -9,7 +9,7 @@ import pytest
 import argus
 from argus import compile
 from argus.diagnostic import ArgusError, SourceError, Verdict
-from argus.frontend import Options, parse
+from argus.frontend import Options
 from argus.ir.target import TARGETS
 from argus.ir.text import parse_kernel, print_kernel
 from argus.ir.types import float32
@@ -31,7 +31,7 @@ def kernels() -> list[tuple[str, str]]:
     folders = (ROOT / "examples", Path(argus.__file__).parent / "kernels")
     files = [str(path.relative_to(path.parents[1] if f is folders[0] else path.parents[2]))
              for f in folders for path in sorted(f.glob("*.py"))]  # fmt: skip
-    return [(file, name) for file in files for name in parse(source(file)).kernels]
+    return [(file, name) for file in files for name in compile.named_kernels(source(file))]
 
 
 def explicit(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -60,23 +61,32 @@ class Import:
         return f"{self.module} imports {self.name}"
 
 
-def modules() -> Iterator[tuple[str, Path]]:
+@cache
+def modules() -> dict[str, ast.Module]:
+    """The tree of every module by its name."""
+    found = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         relative = path.relative_to(ROOT)
         if relative.parts[1] != "examples":
-            yield ".".join(relative.with_suffix("").parts).removesuffix(".__init__"), path
+            name = ".".join(relative.with_suffix("").parts).removesuffix(".__init__")
+            found[name] = ast.parse(path.read_text(encoding="utf-8"))
+    return found
+
+
+@cache
+def every_import() -> tuple[Import, ...]:
+    return tuple(imports())
 
 
 def imports() -> Iterator[Import]:
-    for module, path in modules():
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+    for module, tree in modules().items():
         top = {id(node) for statement in tree.body for node in _immediate(statement)}
         for node in ast.walk(tree):
             names: list[str] = []
             if isinstance(node, ast.Import):
                 names = [alias.name for alias in node.names]
             elif isinstance(node, ast.ImportFrom):
-                assert node.level == 0, f"{path}: imports are absolute"
+                assert node.level == 0, f"{module}: imports are absolute"
                 names = [f"{node.module}.{alias.name}" for alias in node.names]
             yield from (Import(module, name, id(node) not in top) for name in names)
 
@@ -93,9 +103,6 @@ def _immediate(statement: ast.stmt) -> Iterator[ast.AST]:
             yield from _immediate(child)
 
 
-ALL = list(imports())
-
-
 def _part(name: str) -> str:
     parts = name.split(".")
     return parts[1] if len(parts) > 1 else "__init__"
@@ -108,18 +115,18 @@ def _layer(part: str) -> int:
 
 
 def test_there_is_something_to_check() -> None:
-    assert len({i.module for i in ALL}) > 20
+    assert len({i.module for i in every_import()}) > 20
 
 
 def test_every_part_has_a_layer() -> None:
-    for module, _ in modules():
+    for module in modules():
         _layer(_part(module))
 
 
 def test_imports_point_one_way() -> None:
     known = {path.stem if path.is_file() else path.name for path in PACKAGE.iterdir()}
     wrong = []
-    for found in ALL:
+    for found in every_import():
         parts = found.name.split(".")
         if parts[0] != "argus" or (len(parts) > 1 and parts[1] not in known):
             continue  # not ours, or a public name of the package itself
@@ -133,7 +140,7 @@ def test_parts_of_one_layer_do_not_import_one_another() -> None:
     middle = LAYERS[3]
     wrong = [
         str(found)
-        for found in ALL
+        for found in every_import()
         if found.name.startswith("argus.")
         and {_part(found.module), _part(found.name)} <= middle
         and _part(found.module) != _part(found.name)
@@ -143,9 +150,9 @@ def test_parts_of_one_layer_do_not_import_one_another() -> None:
 
 
 def test_modules_stand_in_no_circle() -> None:
-    known = {name for name, _ in modules()}
+    known = set(modules())
     needs: dict[str, set[str]] = {name: set() for name in known}
-    for found in ALL:
+    for found in every_import():
         target = found.name if found.name in known else found.name.rpartition(".")[0]
         if target in known and target != found.module and (found.module, target) not in BACK:
             needs[found.module].add(target)
@@ -155,20 +162,20 @@ def test_modules_stand_in_no_circle() -> None:
 def test_layout_stands_alone() -> None:
     assert not [
         str(i)
-        for i in ALL
+        for i in every_import()
         if _part(i.module) == "layout" and i.name.startswith("argus.") and not i.name.startswith("argus.layout")
     ]
 
 
 @pytest.mark.parametrize("library", PRIVATE)
 def test_solvers_and_parsers_have_one_door(library: str) -> None:
-    users = {i.module for i in ALL if i.name.split(".")[0] == library and not i.late}
+    users = {i.module for i in every_import() if i.name.split(".")[0] == library and not i.late}
     assert users <= PRIVATE[library]
 
 
 @pytest.mark.parametrize("library", ["torch", "cuda", "triton"])
 def test_heavy_libraries_are_imported_late(library: str) -> None:
-    early = {i.module for i in ALL if i.name.split(".")[0] == library and not i.late}
+    early = {i.module for i in every_import() if i.name.split(".")[0] == library and not i.late}
     early = {module for module in early if _part(module) not in ("torch", "graph")}
     assert not early
 
@@ -176,10 +183,10 @@ def test_heavy_libraries_are_imported_late(library: str) -> None:
 def test_the_environment_is_read_in_one_file() -> None:
     readers = {
         module
-        for module, path in modules()
+        for module, tree in modules().items()
         if any(
             isinstance(node, ast.Attribute) and node.attr in ("environ", "getenv", "environb", "putenv")
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+            for node in ast.walk(tree)
         )
     }
     assert readers <= {"argus.environment"}
