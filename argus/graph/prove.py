@@ -27,6 +27,7 @@ from argus.frontend.options import Options
 from argus.runtime.executable import CachedSource
 from argus.source import SourceFile
 from argus.tuning.progress import progress
+from argus.written import write_whole
 
 _SIDE_BY_SIDE = 4
 """Proofs from which on processes of their own pay for their start."""
@@ -99,7 +100,7 @@ def stored(order: ProofRequest) -> Path | None:
     try:
         if not path.exists() or path.read_text(encoding="utf-8") != order.text:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            path.write_text(order.text, encoding="utf-8")
+            write_whole(path, order.text.encode())
     except OSError:
         return None
     return path
