@@ -26,7 +26,7 @@ ROOM = 227 * 1024
 """Bytes of shared memory of a block."""
 _LARGEST_TILE = 40 * 1024
 LARGEST = {
-    "int8": 127, "uint8": 255, "bfloat16": 256, "float16": 2048,
+    "int8": 127, "uint8": 255, "uint16": 65535, "bfloat16": 256, "float16": 2048,
     "float8_e4m3fn": 16, "float8_e5m2": 8, "float8_e4m3fnuz": 16, "float8_e5m2fnuz": 8,
 }  # fmt: skip
 """Integers up to there are exact in a dtype; of other dtypes those of 20 bits are used."""
