@@ -162,7 +162,7 @@ def _gradient(function: Callable[..., Any]) -> Callable[..., Any]:
 def _chosen() -> Iterator[Call]:
     """The greatest numbers of rows, whose places PyTorch gives in the same order: no two numbers of a row are equal."""
     for columns, k in ((64, 4), (131, 8), (256, 2)):
-        x = torch.stack([torch.randperm(columns, generator=torch.manual_seed(row)) for row in range(9)]).float()
+        x = torch.stack([torch.randperm(columns, generator=torch.manual_seed(row)) for row in range(9)]).bfloat16()
         yield f"topk {columns}", lambda x, k=k: kernels.topk(x, k)[0], lambda x, k=k: torch.topk(x, k).values, (x,)
 
 
