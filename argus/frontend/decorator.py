@@ -8,7 +8,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from types import CodeType, ModuleType
 from typing import Any, NoReturn, overload
@@ -17,6 +17,7 @@ from argus.diagnostic import Diagnostic, SourceError
 from argus.frontend.blocks import cut_out
 from argus.frontend.linking import NOT_READ, imported_names
 from argus.ir.types import DType
+from argus.numbered import number
 from argus.source import Elsewhere, Outer, SourceFile, Unusable, Value
 
 
@@ -36,6 +37,14 @@ class FuncSource:
     name: str
     file: SourceFile
     doc: str | None = None
+    number: int = field(init=False, repr=False, compare=False)
+    """The number by which code that Dynamo traces passes the helper on (`argus.numbered`)."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "number", number(self))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return FuncSource, (self.name, self.file, self.doc)  # a copy gets a number of its own
 
     def __repr__(self) -> str:
         return f"<argus func {self.name} of {self.digest}>"

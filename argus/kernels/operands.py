@@ -15,6 +15,7 @@ from argus.ir.types import DTYPES, DType
 from argus.kernels import pack
 from argus.kernels.gemm import gelu, gelu_tanh, relu, silu
 from argus.kernels.tiling import LINE, ProductShape
+from argus.numbered import numbered
 from argus.runtime.device import target_of
 from argus.runtime.jit_kernel import JitKernel
 
@@ -123,13 +124,16 @@ def request(
 
 def epilogue_text(epilogue: str | FuncSource | None) -> str | None:
     """Return an epilogue as the text that an operator takes: a name, or a function with its file, as JSON."""
-    if not isinstance(epilogue, FuncSource):
-        return epilogue
-    return json.dumps([epilogue.name, file_to_json(epilogue.file)])
+    return _text_of(epilogue.number) if isinstance(epilogue, FuncSource) else epilogue
+
+
+def _text_of(function: int) -> str:
+    found = numbered(function)
+    return json.dumps([found.name, file_to_json(found.file)])
 
 
 # Read by Dynamo, as `torch.compiler.assume_constant_result` sets it: PyTorch need not be imported.
-epilogue_text._dynamo_marked_constant = True  # type: ignore[attr-defined]
+_text_of._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
 @lru_cache(maxsize=256)

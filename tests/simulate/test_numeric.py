@@ -23,6 +23,8 @@ def samples() -> np.ndarray:
 def test_rounds_as_torch(name: str) -> None:
     torch = pytest.importorskip("torch")
     values = samples()
+    if torch.__version__ < "2.12":  # where an overflow of float8_e4m3fn is NaN, not the largest number
+        values = values[~(np.abs(values) > 464)]
     expected = torch.from_numpy(values.copy()).to(getattr(torch, name)).float().numpy()
     np.testing.assert_array_equal(round_to(values, DTYPES[name]), expected)
 

@@ -158,9 +158,10 @@ def test_a_functional_operator_takes_a_gradient(require_tool: Any) -> None:
     without = scale.as_torch_op(fresh(), functional=True)
     with pytest.raises(LaunchError, match="has no gradient"):
         without(x, 0.5).sum().backward()
-    torch.library.register_autograd(without, backward)
-    without(x, 0.5).sum().backward()
-    assert torch.equal(x.grad, torch.full((40,), 6.0))
+    if torch.__version__ >= "2.12":  # before, an operator's own rule could not be replaced
+        torch.library.register_autograd(without, backward)
+        without(x, 0.5).sum().backward()
+        assert torch.equal(x.grad, torch.full((40,), 6.0))
     with pytest.raises(LaunchError, match="writes to a tensor that needs a gradient"):
         scale.as_torch_op(fresh())(x, torch.empty(40, requires_grad=True), 0.5)
 
