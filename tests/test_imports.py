@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "argus"
 
 LAYERS: tuple[frozenset[str], ...] = (
-    frozenset({"source", "diagnostic", "render", "layout", "environment", "work", "written"}),
+    frozenset({"source", "diagnostic", "render", "layout", "environment", "work", "written", "numbered"}),
     frozenset({"ir", "pages"}),
     frozenset({"language"}),
     frozenset({"frontend", "passes", "verify", "simulate", "backend"}),

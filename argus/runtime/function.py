@@ -15,8 +15,8 @@ from typing import Any
 
 from argus.backend.launch.evaluate import Number
 from argus.diagnostic import LaunchError
-from argus.runtime.executable import SCALAR, TENSOR
 from argus.numbered import number, numbered
+from argus.runtime.executable import SCALAR, TENSOR
 from argus.runtime.reader import UNREADABLE, Cold, Prepared, Site
 from argus.runtime.work import Work, plain, recipe_of, stand_in
 

@@ -11,8 +11,8 @@ from argus import environment
 from argus.backend.launch.plan import LaunchPlan
 from argus.backend.launch.signature import Signature
 from argus.diagnostic import ArgusError
-from argus.runtime.executable import CONSTEXPR, OPTIONAL, TENSOR, Executable, Parameter, Source, is_constant
 from argus.numbered import number, numbered
+from argus.runtime.executable import CONSTEXPR, OPTIONAL, TENSOR, Executable, Parameter, Source, is_constant
 from argus.runtime.planner import NUM_WARPS, Call, Grid, Planner, Situation, grid_of
 from argus.runtime.reader import ABSENT, UNREADABLE, Cold, Prepared, Site, in_memory
 
