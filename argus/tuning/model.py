@@ -50,10 +50,12 @@ class Work:
     """The work of a launch. Bytes and operations are per block unless stated otherwise.
 
     `matrix_flops` run at the rate of operands of `matrix_bits`. `shared_traffic` is bytes through shared memory,
-    `global_traffic` bytes from and to the L2 cache. `all_bytes` counts each byte of the whole launch once. `in_flight`
-    is the bytes requested from memory at one time. `idle_cycles` are those at a block's beginning and end in which
-    nothing is multiplied; `start_cycles` are those of the whole launch. A block runs `steps` in a ring of `stages`,
-    whose copies take `arrival_cycles`.
+    `global_traffic` bytes from and to the L2 cache. `requests` counts the cache lines that threads ask for, one a
+    cycle. `serial_flops` are those of `scalar_flops` during which the block's only group of warps multiplies nothing.
+    `all_bytes` counts each byte of the whole launch once. `in_flight` is the bytes requested from memory at one time.
+    `idle_cycles` are those at a block's beginning and end in which nothing is multiplied; `start_cycles` are those of
+    the whole launch. A block runs `steps` in a ring of `stages`, whose copies take `arrival_cycles`. `reason` says why
+    a block cannot run, if it cannot.
     """
 
     blocks: int
@@ -72,6 +74,9 @@ class Work:
     steps: int = 1
     stages: int = 1
     arrival_cycles: float = 0.0
+    requests: float = 0.0
+    serial_flops: float = 0.0
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +97,8 @@ def occupancy(work: Work, machine: Machine) -> tuple[int, str]:
 
     Source: CUDA programming guide, "Occupancy".
     """
+    if work.reason:
+        return 0, work.reason
     if work.shared_bytes > machine.block_shared_bytes:
         return 0, f"{work.shared_bytes} bytes of shared memory, and a block has {machine.block_shared_bytes}"
     if work.registers > machine.thread_registers:
@@ -123,10 +130,12 @@ def estimate(work: Work, model: Modelled) -> Estimate:
         "arithmetic": work.scalar_flops / machine.scalar_flops,
         "shared memory": work.shared_traffic / machine.shared_rate,
         "L2 cache": filled * work.global_traffic / model.cache_rate,
+        "L1 cache": work.requests,
     }
     slowest = max(cycles, key=lambda name: cycles[name])
     cycles["tensor cores"] += work.steps * _waiting(work, _norm(_BESIDE, *cycles.values()) / work.steps)
-    each = _norm(_BESIDE, *cycles.values())
+    alone = work.serial_flops / machine.scalar_flops if resident < 2 else 0.0
+    each = _norm(_BESIDE, *cycles.values()) + alone
     busy_s = (work.start_cycles + rounds * each + ceil(rounds / resident) * work.idle_cycles) / model.clock_hz
     in_flight = min(work.blocks, resident * machine.multiprocessors) * work.in_flight
     memory_s = work.all_bytes * (1 / model.memory_bytes_s + model.memory_latency_s / in_flight)

@@ -21,8 +21,8 @@ from argus.tuning.work import work_of
 STAGES = ("parse", "task", "lower", "model", "prove", "build", "run", "compare", "time")
 """The stages that may refuse a candidate, in order. Nothing is compiled to machine code before "build"."""
 
-SLOWER = 3.0
-"""A candidate is not proved if its predicted time is more than this many times the best one's."""
+SLOWER = 1.3
+"""A candidate is not proved if its predicted time is more than this many times that of a kernel as fast as the best."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +37,11 @@ class Examined:
     specialised: bool = False
 
 
-def shape_of(problem: Problem, text: str) -> tuple[Examined, compile.ExplicitKernel | None]:
-    """Pass a text through "parse", "task", "lower" and "model". The kernel is None if one of them refuses the text."""
+def shape_of(problem: Problem, text: str, *, limited: bool = True) -> tuple[Examined, compile.ExplicitKernel | None]:
+    """Pass a text through "parse", "task", "lower" and "model". The kernel is None if one of them refuses the text.
+
+    If not `limited`, a kernel that the model thinks too large for the machine passes, without a predicted time.
+    """
     try:
         tile = problem.kernel(text)
     except ArgusError as error:
@@ -56,9 +59,9 @@ def shape_of(problem: Problem, text: str) -> tuple[Examined, compile.ExplicitKer
     if text != problem.text and _form(explicit) == _author(problem.path, problem.text, problem.name, problem.target):
         return Examined("task", "it is the author's kernel, written in another way", "copy", None, facts), None
     us, reason = predicted(problem, explicit)
-    if reason:
+    if reason and limited:
         return Examined("model", reason, "resources", None, facts, narrower), None
-    return Examined("", "", "", us, facts, narrower), explicit
+    return Examined("", "", "", None if reason else us, facts, narrower), explicit
 
 
 @lru_cache(maxsize=4)
@@ -76,8 +79,12 @@ def _form(explicit: Kernel) -> str:
 
 
 def examine(problem: Problem, text: str, best_us: float | None = None, *, build: bool = True) -> Examined:
-    """Pass a text through all stages up to "build". `best_us` is the predicted time of the best candidate so far."""
-    found, explicit = shape_of(problem, text)
+    """Pass a text through all stages up to "build".
+
+    `best_us` is the time that the model predicts for kernels of this kind that are as fast as the best one so far. The
+    author's kernel has none, and is not refused for what the model says.
+    """
+    found, explicit = shape_of(problem, text, limited=text != problem.text)
     if explicit is None:
         return found
     us = found.predicted_us

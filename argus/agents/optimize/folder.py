@@ -39,7 +39,11 @@ class Trial:
 
 @dataclass(slots=True)
 class State:
-    """Everything that a run knows. `trials[0]` is the author's kernel."""
+    """Everything that a run knows. `trials[0]` is the author's kernel.
+
+    `looked` counts the texts that the search ahead examined and nobody compiled: those that a stage refused, those that
+    are expected to be slower than the best kernel, and those that may be faster.
+    """
 
     problem: str
     timed_on: str
@@ -48,6 +52,7 @@ class State:
     spent_s: float = 0.0
     planner: dict[str, Any] = field(default_factory=dict)
     seed: int = 0
+    looked: dict[str, int] = field(default_factory=dict)
 
     def refused(self) -> dict[str, int]:
         """Count the refused candidates by stage."""

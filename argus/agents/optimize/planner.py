@@ -1,12 +1,13 @@
 """The planner: a bandit over (optimisation, context). Its prior is what entries and the performance model promise.
 
-Its table holds what it has learned: for each pair the number of outcomes, the mean of their gains (logarithms of
-speed-ups) and their spread. A file passes the table on to the next task.
+Its table holds what it has learned: for each pair the number of outcomes, the mean of what was gained beyond the
+promise (logarithms of speed-ups) and their spread. A file passes the table on to the next task.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
 from argus.knowledge import Fact
@@ -48,14 +49,19 @@ class Planner:
 
     def expected(self, name: str, context: str, prior: float) -> float:
         """Return an optimistic estimate of the gain, a logarithm. `prior` is what the entry and the model promise."""
+        mean, doubt = self.residual(name, context)
+        return prior + mean + doubt
+
+    def residual(self, name: str, context: str) -> tuple[float, float]:
+        """Return the gain beyond the promise that outcomes tell of, and a bonus that grows with the uncertainty."""
         known = self.table.get(f"{name} in {context}", Score())
-        mean = (_PRIOR * prior + known.count * known.mean) / (_PRIOR + known.count)
-        return mean + _EXPLORE * max(known.deviation, 0.1) * 2 / math.sqrt(1 + known.count)
+        mean = known.count * known.mean / (_PRIOR + known.count)
+        return mean, _EXPLORE * max(known.deviation, 0.1) * 2 / math.sqrt(1 + known.count)
 
     def learn(self, name: str, context: str, prior: float, gain: float | None, why: str, invariant: str) -> None:
         """Record an outcome: the measured gain, or None for a refused candidate, and why it was refused."""
         known = self.table.setdefault(f"{name} in {context}", Score(invariant=invariant))
-        known.note(_REFUSED if gain is None else max(-2.0, min(2.0, gain)))
+        known.note(_REFUSED if gain is None else max(-2.0, min(2.0, gain - prior)))
         expected = f"expected x{math.exp(prior):.2f}, "
         said = f"refused: {why}" if gain is None else f"{expected}measured x{math.exp(gain):.2f}"
         self.lessons.append(f"{name} in {context}: {said}")
@@ -72,9 +78,14 @@ class Planner:
         return cls({key: Score(**value) for key, value in table.items()}, [str(lesson) for lesson in lessons])
 
 
-def context_of(facts: dict[str, Fact]) -> str:
+def context_of(facts: Mapping[str, Fact]) -> str:
     """Describe a kernel by its kind, its structure, its target and its bottleneck. Outcomes are shared in a context."""
+    return f"{kind_of(facts)} {facts.get('target', '')} {facts.get('bound', 'unknown')}"
+
+
+def kind_of(facts: Mapping[str, Fact]) -> str:
+    """Describe a kernel by what it computes and how far it is specialised."""
     products, reductions = facts.get("products", 0), facts.get("reductions", 0)
     kind = "attention" if products and reductions else "product" if products else "rows" if reductions else "elements"
     staged = "specialised" if facts.get("producers") else "pipelined" if facts.get("pipelines") else "plain"
-    return f"{kind} {staged} {facts.get('target', '')} {facts.get('bound', 'unknown')}"
+    return f"{kind} {staged}"

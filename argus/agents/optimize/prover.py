@@ -5,16 +5,26 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from argus.agents.optimize.examine import examine, shape_of
+from argus.agents.optimize.moves import Move, moves
 from argus.agents.optimize.problem import Problem
 from argus.agents.optimize.service import Answer, serve
 
 
 def handle(request: Answer) -> Answer:
-    """Answer {"problem", "text", "best_us", "build"} with an `Examined`; with "shape", stop after the stage "model"."""
+    """Answer {"problem", "text", "best_us", "build"} with an `Examined`.
+
+    {"problem", "expand", "facts", "part", "of"} is answered with a part of the moves from a text, each with what the
+    stages up to "model" say of it.
+    """
     problem = Problem(**request["problem"])
-    if request.get("shape"):
-        return asdict(shape_of(problem, request["text"])[0])
+    if "expand" in request:
+        return {"moves": [(asdict(m), asdict(shape_of(problem, m.text)[0])) for m in _moves(problem, request)]}
     return asdict(examine(problem, request["text"], request.get("best_us"), build=request["build"]))
+
+
+def _moves(problem: Problem, request: Answer) -> list[Move]:
+    return moves(request["expand"], problem.name, problem.target, request["facts"], dict(problem.sizes),
+                 request["part"], request["of"])  # fmt: skip
 
 
 def main() -> None:

@@ -31,14 +31,24 @@ def as_json(folder: Folder, problem: Problem, state: State) -> Json:
     return {"kernel": problem.name, "target": problem.target, "start_us": start.us, "best_us": best.us,
             "steps": len(state.trials) - 1, "refused": dict(state.refused()),
             "best": str(folder.path / "best.py"), "timed_on": state.timed_on, "copied": state.best == 0,
-            "specialised": best.specialised, "sizes": dict(problem.sizes), "wrong_or_slower": wrong,
+            "specialised": best.specialised, "sizes": dict(problem.sizes), "looked": dict(state.looked), "wrong_or_slower": wrong,
             "rejected_before_compilation": early}  # fmt: skip
 
 
 def rejected(state: State) -> tuple[int, int]:
-    """Count the candidates that are wrong or no faster than their parent, and those refused before compilation."""
-    useless = [t for t in state.trials[1:] if t.refused or (t.us or 0.0) >= (state.trials[t.parent].us or 0.0)]
-    return len(useless), sum(t.refused in BEFORE_COMPILING for t in useless)
+    """Count the candidates that are wrong or no faster than the best before them, and those of them not compiled.
+
+    The latter are those that a stage before the build refused, and the texts of the search ahead that are refused or
+    expected to be slower.
+    """
+    best, useless = state.trials[0].us or 0.0, list[Trial]()
+    for trial in state.trials[1:]:
+        if trial.refused or (trial.us or 0.0) >= best:
+            useless.append(trial)
+        else:
+            best = trial.us or best
+    ahead = state.looked.get("refused", 0) + state.looked.get("slower", 0)
+    return len(useless) + ahead, sum(t.refused in BEFORE_COMPILING for t in useless) + ahead
 
 
 def report(problem: Problem, state: State) -> str:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
-import random
 import secrets
 import time
 from collections.abc import Callable, Sequence
@@ -14,13 +12,13 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
 
+from argus.agents.optimize.ahead import Ahead, Node, calibrated, digest, score, seen
 from argus.agents.optimize.compare import differences
 from argus.agents.optimize.examine import Examined
 from argus.agents.optimize.folder import Folder, State, Trial
-from argus.agents.optimize.moves import TUNE, Move, moves
-from argus.agents.optimize.planner import Planner, context_of
+from argus.agents.optimize.planner import Planner, context_of, kind_of
 from argus.agents.optimize.problem import Problem
-from argus.agents.optimize.service import Worker, WorkerLost
+from argus.agents.optimize.service import Answer, Worker, WorkerLost
 from argus.agents.optimize.timer import DISTRIBUTIONS
 from argus.diagnostic import ArgusError, Diagnostic
 from argus.knowledge import entries
@@ -29,12 +27,12 @@ from argus.tuning.model import MODELS
 _PROVER, _TIMER = "argus.agents.optimize.prover", "argus.agents.optimize.timer"
 _PROOF_S, _RUN_S = 300.0, 180.0
 """A process that takes longer is ended, and its candidate is refused. A time-out never counts as a proof."""
-_BETTER, _MUCH_BETTER = 0.995, 0.8
-_PARENTS, _SCREENED = 3, 4
-"""The texts from which steps are taken; and, as a multiple of a round, the steps that only change constants."""
+_BETTER = 0.995
 _REPEATED, _FINALISTS = 3, 3
 _WIDTH = 8
 """The most candidates of a round. Small rounds let later candidates start from a better text."""
+_ALIKE, _MOST_ALIKE = 0.005, 3
+"""In a round at most so many candidates have predicted times that differ by less than this logarithm."""
 
 Show = Callable[[State, str], None]
 
@@ -46,17 +44,6 @@ class Limits:
     minutes: float = 5.0
     steps: int = 1000
     workers: int = field(default_factory=lambda: max(1, len(os.sched_getaffinity(0))))
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """A move from a trial. `prior`: the promised gain, a logarithm; `score`: the expected gain over the best trial."""
-
-    move: Move
-    parent: int
-    context: str
-    prior: float
-    score: float
 
 
 def place_of_timing(target: str) -> str:
@@ -91,7 +78,7 @@ class Run:
         self._provers = [Worker(_PROVER) for _ in range(limits.workers)]
         self._timer = Worker(_TIMER)
         self._request = {**asdict(problem), "sizes": dict(problem.sizes), "numbers": dict(problem.numbers)}
-        self._looked: dict[str, Examined] = {}
+        self._ahead = Ahead(self._provers, self._asked)
         self._started = time.monotonic()
         self._before_s = 0.0
 
@@ -102,11 +89,11 @@ class Run:
             self.planner = Planner.from_json(self.state.planner)
             self._before_s = self.state.spent_s
             try:
-                if not self.state.trials:
-                    self._begin()
+                self._again() if self.state.trials else self._begin()
                 while not self._over() and self._round():
                     pass
                 self._confirm()
+                self._count()
             finally:
                 for worker in (*self._provers, self._timer):
                     worker.close()
@@ -119,60 +106,113 @@ class Run:
     # ------------------------------------------------------------------ the author's kernel
 
     def _begin(self) -> None:
-        """Prove and time the author's kernel. A separate process computes its results, which serve as the reference."""
+        """Prove and time the author's kernel. A separate process computes its results, which serve as the reference.
+
+        The search ahead begins meanwhile.
+        """
+        timed = self.timed_on != "model"
+        reference = Worker(_TIMER)
+        for worker in (reference, self._timer) if timed else ():
+            worker.start()
         found = self._examined(self._provers[0], self.problem.text, None)
         if found.refused:
             message = f"`{self.problem.name}` is refused at {found.refused}: {found.reason}"
             help = "an optimisation starts from a kernel that is proved: `argus check` and `argus repair` say more"
             raise ArgusError(Diagnostic("bad-option", message, property="input", help=help))
-        trial = Trial(0, "start", "the author's kernel", 0, _digest(self.problem.text), facts=found.facts)
+        trial = Trial(0, "start", "the author's kernel", 0, digest(self.problem.text), facts=found.facts)
         trial.predicted_us = found.predicted_us
-        if self.timed_on != "model":
-            reference = Worker(_TIMER)
-            reference.start()
-            self._timer.start()
+        self._ahead.start(self.problem.text, found, 0, found.predicted_us or 1.0)
+        with ThreadPoolExecutor(1) as pool:
+            ahead = pool.submit(self._look, [trial])
             try:
-                self._asked_timer(reference, "build", self.problem.text)
-                self._results(reference, self.problem.text, "reference")
+                if timed:
+                    self._asked_timer(reference, "build", self.problem.text)
+                    self._results(reference, self.problem.text, "reference")
             finally:
                 reference.close()
-        self._measure(trial, self.problem.text)
+            self._measure(trial, self.problem.text)
+            ahead.result()
         if trial.refused:
             message = f"`{self.problem.name}` cannot be run: {trial.reason}"
             raise ArgusError(Diagnostic("bad-option", message, property="input", help="look at the log of the folder"))
         self._note(trial, self.problem.text)
 
+    def _again(self) -> None:
+        """Give the search ahead what an earlier run has tried."""
+        for trial in self.state.trials:
+            found = Examined(trial.refused, trial.reason, trial.code, trial.predicted_us, dict(trial.facts))
+            self._ahead.start(self.folder.text(trial.number), found, trial.number, trial.us)
+
+    def _look(self, trials: Sequence[Trial]) -> None:
+        """Search ahead, as far as this many processes come in a few seconds."""
+        self._ahead.look(max(2, len(self._provers) // 2), self.planner, trials)
+
     # ------------------------------------------------------------------ a round
 
     def _round(self) -> bool:
-        """Examine the most promising steps in parallel, and time those that pass. False if there are no steps."""
-        steps = self._steps()
-        if not steps:
+        """Examine the most promising texts in parallel, and time those that pass. False if there are none."""
+        self._look(self.state.trials)
+        chosen = self._chosen()
+        if not chosen:
             return False
-        best = self.state.trials[self.state.best].predicted_us
         with ThreadPoolExecutor(len(self._provers)) as pool:
-            found = pool.map(lambda pair: self._examined(pair[0], pair[1].move.text, best),
-                             zip(self._provers, steps, strict=False))  # fmt: skip
-            for step, examined in zip(steps, found, strict=False):
-                before = self.state.trials[self.state.best].us or math.inf
-                self._decide(step, examined)
-                now = self.state.trials[self.state.best].us or math.inf
-                if self._over() or (now < before * _MUCH_BETTER and step.move.name != TUNE):
-                    break  # the other steps started from a text that is now much slower than the best
+            found = pool.map(lambda pair: self._examined(pair[0], pair[1].text, self._limit(pair[1])),
+                             zip(self._provers, chosen, strict=False))  # fmt: skip
+            for node, examined in zip(chosen, found, strict=False):
+                self._decide(node, examined)
+                if self._over():
+                    break
         return True
 
-    def _decide(self, step: Step, found: Examined) -> None:
-        state, move = self.state, step.move
-        trial = Trial(len(state.trials), move.name, move.how, step.parent, _digest(move.text), found.refused,
+    def _limit(self, node: Node) -> float | None:
+        """Return the time that the model would predict for a text of this kind that is as fast as the best one."""
+        best = self.state.trials[self.state.best].us
+        factor = calibrated(self.state.trials).get(kind_of(node.found.facts), 1.0)
+        return None if best is None or self.timed_on == "model" else best / factor
+
+    def _chosen(self) -> list[Node]:
+        """Return the texts to examine next, at most one for each prover, the most promising first."""
+        width = min(len(self._provers), _WIDTH, max(0, self.limits.steps + 1 - len(self.state.trials)))
+        calibration = calibrated(self.state.trials)
+        scored = sorted(((score(n, self.planner, calibration), n) for n in self._ahead.untried()), key=lambda p: -p[0])
+        chosen: list[Node] = []
+        alike: dict[int, int] = {}
+        for _, node in scored:
+            us = node.found.predicted_us
+            place = round(math.log(us) / _ALIKE) if us else -len(chosen)
+            alike[place] = alike.get(place, 0) + 1
+            if alike[place] <= _MOST_ALIKE:
+                chosen.append(node)
+            if len(chosen) >= width:
+                break
+        return chosen[:width]
+
+    def _decide(self, node: Node, found: Examined) -> None:
+        way, parent = node.way(), self.state.trials[node.root.trial or 0]
+        names = " + ".join(dict.fromkeys(n.move.name for n in way if n.move is not None))
+        how = "; ".join(n.move.how for n in way if n.move is not None)
+        trial = Trial(len(self.state.trials), names, how, parent.number, digest(node.text), found.refused,
                       found.reason, found.code, found.predicted_us, facts=found.facts,
                       specialised=found.specialised)  # fmt: skip
         if not trial.refused:
-            self._measure(trial, move.text)
-        parent = state.trials[step.parent]
+            self._measure(trial, node.text)
+        self._learn(way, parent, trial)
+        node.trial = trial.number
+        self._ahead.start(node.text, found, trial.number, trial.us)
+        self._note(trial, node.text)
+
+    def _learn(self, way: Sequence[Node], parent: Trial, trial: Trial) -> None:
+        """Tell the planner of each step what the model foresaw of it, and an equal share of what it did not."""
         gain = None if trial.us is None or parent.us is None else math.log(parent.us / trial.us)
-        invariant = next((e.invariant for e in entries() if e.name == move.name), "")
-        self.planner.learn(move.name, step.context, step.prior, gain, f"{trial.refused} {trial.code}", invariant)
-        self._note(trial, move.text)
+        promises = [_promise(n) for n in way]
+        rest = 0.0 if gain is None else (gain - sum(promises)) / len(way)
+        for node, promise in zip(way, promises, strict=True):
+            assert node.move is not None and node.parent is not None
+            name = node.move.name
+            invariant = next((e.invariant for e in entries() if e.name == name), "")
+            self.planner.learn(name, context_of(node.parent.found.facts), promise,
+                               None if gain is None else promise + rest, f"{trial.refused} {trial.code}",
+                               invariant)  # fmt: skip
 
     def _note(self, trial: Trial, text: str) -> None:
         """Record a trial: store its text, update the best so far, save the state and write the log."""
@@ -190,70 +230,29 @@ class Run:
         self.folder.log(line)
         self._show(state, line)
 
-    def _steps(self) -> list[Step]:
-        """Return the steps to examine next, at most one for each prover, the most promising first."""
-        tried = {t.digest for t in self.state.trials}
-        best = self.state.trials[self.state.best]
-        found: list[Step] = []
-        for parent in self._parents():
-            facts, text = dict(parent.facts), self.folder.text(parent.number)
-            context = context_of(facts)
-            behind = math.log((best.us or 1.0) / (parent.us or 1.0))
-            for move in moves(text, self.problem.name, self.problem.target, facts, dict(self.problem.sizes)):
-                if _digest(move.text) not in tried:
-                    prior = math.log(move.gain)
-                    score = self.planner.expected(move.name, context, prior) + behind
-                    found.append(Step(move, parent.number, context, prior, score))
-        return self._looked_at(found)
-
-    def _parents(self) -> list[Trial]:
-        """Return the fastest text of each kind, fastest first, at most `_PARENTS`: a kind may only lack constants."""
-        timed = sorted((t for t in self.state.trials if t.us is not None), key=lambda t: t.us or 0.0)
-        fastest: dict[str, Trial] = {}
-        for trial in timed:
-            fastest.setdefault(context_of(trial.facts), trial)
-        return list(fastest.values())[:_PARENTS]
-
-    def _looked_at(self, steps: list[Step]) -> list[Step]:
-        """Predict some of the steps, drop those that are refused, and return the most promising ones, best first."""
-        width = min(len(self._provers), _WIDTH, max(0, self.limits.steps + 1 - len(self.state.trials)))
-        random.Random(f"{self.state.seed} {len(self.state.trials)}").shuffle(steps)
-        named = sorted((s for s in steps if s.move.name != TUNE), key=lambda s: -s.score)[: 2 * width]
-        numbers = [s for s in steps if s.move.name == TUNE][: _SCREENED * width]
-        with ThreadPoolExecutor(len(self._provers)) as pool:
-            chunks = [(w, (named + numbers)[i :: len(self._provers)]) for i, w in enumerate(self._provers)]
-            parts = list(pool.map(lambda pair: [self._with_model(pair[0], s) for s in pair[1]], chunks))
-        good = sorted((s for part in parts for s in part if s is not None), key=lambda s: -s.score)
-        return good[:width]
-
-    def _with_model(self, worker: Worker, step: Step) -> Step | None:
-        """Return the step with the model's prediction in its prior and score; None if a stage refuses it."""
-        key = _digest(step.move.text)
-        if key not in self._looked:
-            self._looked[key] = self._asked(worker, {"text": step.move.text, "shape": True})
-        found, parent = self._looked[key], self.state.trials[step.parent]
-        if found.refused:
-            return None
-        if found.predicted_us is None or parent.predicted_us is None:
-            return step
-        promised = 0.0 if _unlike(parent) else math.log(parent.predicted_us / found.predicted_us)
-        prior = max(step.prior, promised) if step.move.name != TUNE else promised
-        gain = self.planner.expected(step.move.name, step.context, prior)
-        return Step(step.move, step.parent, step.context, prior, step.score + gain -
-                    self.planner.expected(step.move.name, step.context, step.prior))  # fmt: skip
+    def _count(self) -> None:
+        """Count what the search ahead looked at and nobody compiled."""
+        counts = {"refused": 0, "slower": 0, "open": 0}
+        for node in self._ahead.nodes.values():
+            if node.trial is None:
+                limit, us = self._limit(node), node.found.predicted_us
+                slower = limit is not None and us is not None and us > limit
+                counts["refused" if node.found.refused else "slower" if slower else "open"] += 1
+        self.state.looked = counts
+        self.folder.save(self.state)
 
     # ------------------------------------------------------------------ processes
 
     def _examined(self, worker: Worker, text: str, best_us: float | None) -> Examined:
         build = self.timed_on != "model"
-        return self._asked(worker, {"text": text, "best_us": best_us, "build": build})
-
-    def _asked(self, worker: Worker, request: dict[str, object]) -> Examined:
         try:
-            answer = worker.ask({"problem": self._request, **request}, _PROOF_S)
+            answer = self._asked(worker, {"text": text, "best_us": best_us, "build": build})
         except WorkerLost as error:
             return Examined("prove", str(error), "internal-error")
         return Examined("prove", answer["error"], "internal-error") if "error" in answer else Examined(**answer)
+
+    def _asked(self, worker: Worker, request: Answer) -> Answer:
+        return worker.ask({"problem": self._request, **request}, _PROOF_S)
 
     def _measure(self, trial: Trial, text: str) -> None:
         """Time a candidate; if it is faster than the best, compare its results. Without a device, predict the time.
@@ -323,14 +322,13 @@ class Run:
         self.folder.save(state)
 
 
-def _unlike(trial: Trial) -> bool:
-    """Return True if the model cannot rank texts like this one: its products read operands without a stage."""
-    return bool(trial.facts.get("loaded_operands"))
+def _promise(node: Node) -> float:
+    """Return the gain of a step, a logarithm, that the model foresees; where it sees none, what the entry promises."""
+    before = node.parent.found.predicted_us if node.parent is not None else None
+    if node.move is None or not seen(node) or before is None or node.found.predicted_us is None:
+        return 0.0 if node.move is None else math.log(node.move.gain)
+    return math.log(before / node.found.predicted_us)
 
 
 def _middle(values: Sequence[float]) -> float:
     return sorted(values)[len(values) // 2]
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]

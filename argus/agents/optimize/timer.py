@@ -33,9 +33,12 @@ class Timer:
         self._built: dict[str, Callable[..., None]] = {}
 
     def handle(self, request: Answer) -> Answer:
-        """Answer {"step", "problem", "text", "device"}; "time" and "run" also need "seed", and "run" needs "folder"."""
+        """Answer {"step", "problem", "text", "device"}; "time" and "run" also need "seed", and "run" needs "folder".
+
+        Inputs are drawn as the author's kernel declares them, so that all candidates get the same.
+        """
         problem = Problem(**request["problem"])
-        kernel = problem.kernel(request["text"])
+        kernel = problem.kernel()
         steps = {"build": self._build, "time": self._time, "run": self._run}
         return steps[request["step"]](problem, kernel, request)
 
