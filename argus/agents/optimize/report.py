@@ -31,8 +31,8 @@ def as_json(folder: Folder, problem: Problem, state: State) -> Json:
     return {"kernel": problem.name, "target": problem.target, "start_us": start.us, "best_us": best.us,
             "steps": len(state.trials) - 1, "refused": dict(state.refused()),
             "best": str(folder.path / "best.py"), "timed_on": state.timed_on, "copied": state.best == 0,
-            "specialised": best.specialised, "sizes": dict(problem.sizes), "looked": dict(state.looked), "wrong_or_slower": wrong,
-            "rejected_before_compilation": early}  # fmt: skip
+            "specialised": best.specialised, "sizes": dict(problem.sizes), "looked": dict(state.looked),
+            "wrong_or_slower": wrong, "rejected_before_compilation": early}  # fmt: skip
 
 
 def rejected(state: State) -> tuple[int, int]:
