@@ -1,0 +1,122 @@
+"""Kernels with operands that end within a tile, and what NumPy makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from argus.ir.nodes import Kernel
+from argus.ir.types import bfloat16, float8_e4m3fnuz
+from argus.kernels import experts
+from argus.kernels.attention_tiles import AttentionShape, wave_tiles
+from tests.backend.host import from_bfloat16, to_bfloat16
+from tests.machine.gfx942.code import Code
+from tests.machine.gfx942.numbers import FP8
+from tests.machine.kernels import KERNELS, lowered, run
+
+_ONE = np.ones(1, np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A kernel, its grid, arrays and numbers by name, and for each output the right result.
+
+    `error`: the largest difference that rounding explains, relative and absolute.
+    """
+
+    kernel: Kernel
+    grid: Sequence[int]
+    named: dict[str, Any]
+    right: dict[str, Any]
+    error: tuple[float, float]
+
+    def check(self, code: Code | None = None, visited: set[int] | None = None) -> None:
+        """Run the kernel, or `code` in its place, and compare. Raises Hazard, or AssertionError."""
+        outputs = {name: np.zeros_like(self.named[name]) for name in self.right}
+        run(self.kernel, self.grid, tuple(outputs), code, visited, **{**self.named, **outputs})
+        relative, absolute = self.error
+        for name, right in self.right.items():
+            found = outputs[name]
+            wide = from_bfloat16(found) if found.dtype == np.uint16 else found
+            np.testing.assert_allclose(wide, right, rtol=relative, atol=absolute)
+
+
+def random(*shape: int) -> Any:
+    """Numbers that are the same in each run."""
+    return np.random.default_rng(shape).standard_normal(shape)
+
+
+@cache
+def gemm(rows: int, columns: int, waves: int, m: int, n: int, k: int) -> Case:
+    """c = a bᵀ in tiles of `rows` by `columns`."""
+    constants = {"BLOCK_M": rows, "BLOCK_N": columns, "BLOCK_K": 32, "STAGES": 2, "PRODUCERS": 0}
+    a, b = to_bfloat16(random(m, k)), to_bfloat16(random(n, k))
+    right = from_bfloat16(a) @ from_bfloat16(b).T
+    return _product(constants, waves, (rows, columns), a, b, np.zeros((m, n), np.uint16), right, (2**-7, 1e-3))
+
+
+@cache
+def gemm_fp8(rows: int, columns: int, waves: int, m: int, n: int, k: int) -> Case:
+    """The same of operands of 8 bits, e4m3 without infinities."""
+    constants = {"BLOCK_M": rows, "BLOCK_N": columns, "BLOCK_K": 64, "STAGES": 2, "PRODUCERS": 0,
+                 "IN": float8_e4m3fnuz, "MULTIPLY": float8_e4m3fnuz}  # fmt: skip
+    bits = np.random.default_rng(k).integers(0, 120, (m + n, k), np.uint8)
+    a, b = bits[:m], bits[m:]
+    right = FP8["fp8"][a].astype(np.float64) @ FP8["fp8"][b].T
+    return _product(constants, waves, (rows, columns), a, b, np.zeros((m, n), np.uint16), right, (2**-7, 1e-3))
+
+
+def _product(constants: Any, waves: int, tile: tuple[int, int], a: Any, b: Any, c: Any, right: Any, error: Any) -> Case:
+    kernel = lowered(KERNELS / "gemm.py", "gemm", waves, constants)
+    (m, k), n = a.shape, len(b)
+    more = {"bias": _ONE, "residual": np.ones((1, 1), np.float32), "scale_a": _ONE, "scale_b": _ONE}
+    named = {"a": a, "b": b, "c": c, **more, "M": m, "N": n, "K": k, "lda": k, "ldb": k}
+    return Case(kernel, (-(-m // tile[0]), -(-n // tile[1])), named, {"c": right}, error)
+
+
+@cache
+def attention(size: int, causal: bool, heads: int, m: int, n: int) -> Case:
+    """Attention of one head in the tile that the library takes for `heads` of them."""
+    tiles = dict(wave_tiles(AttentionShape(size, 4096, 4096, heads, heads, causal), bfloat16))
+    waves, rows = int(tiles.pop("num_warps")), int(tiles["BLOCK_M"])
+    constants = {**tiles, "D": size, "DTYPE": bfloat16, "OUT": bfloat16, "CAUSAL": causal}
+    kernel = lowered(KERNELS / "attention.py", "attention_forward", waves, constants)
+    q, k, v = (to_bfloat16(random(1, 1, length, size + i)[..., i:]) for i, length in enumerate((m, n, n)))
+    scale, blocks = size**-0.5, -(-m // rows)
+    arrays = {"q": q, "k": k, "v": v, "o": np.zeros((1, 1, 1, m, size), np.uint16)}
+    named = {**arrays, "lse": np.zeros((1, 1, 1, m), np.float32), "scale": scale * 1.4426950408889634}
+    sizes = {"B": 1, "H": 1, "HK": 1, "M": m, "N": n, "P": 1}
+    s = from_bfloat16(q)[0, 0].astype(np.float64) @ from_bfloat16(k)[0, 0].T * scale
+    s = np.where(np.arange(n) <= np.arange(m)[:, None] + n - m, s, -np.inf) if causal else s
+    e = np.exp(s - s.max(1, keepdims=True))
+    o = e @ from_bfloat16(v)[0, 0] / e.sum(1, keepdims=True)
+    right = {"o": o[None, None, None], "lse": (np.log(e.sum(1)) + s.max(1))[None, None, None]}
+    return Case(kernel, (1, 1, blocks) if causal else (blocks, 1, 1), {**named, **sizes}, right, (0.02, 0.02))
+
+
+@cache
+def grouped(columns: int, depth: int, ends: tuple[int, ...]) -> Case:
+    """Products of experts with SwiGLU, rows gathered: expert e has the rows up to `ends[e]`, in tiles of 64."""
+    side, tokens, count = 64, 50, len(ends)
+    first, owner = [0], []
+    for e, (begin, end) in enumerate(zip((0, *ends), ends, strict=False)):
+        for start in range(begin, end, side):
+            first.append(min(start + side, end))
+            owner.append(e)
+    tile = {"ROWS": side, "COLUMNS": 64, "DEPTH": 32, "STAGES": 2, "PRODUCERS": 0}
+    kernel = lowered(KERNELS / "experts.py", "expert_rows", 4, {"ACTIVATION": experts.swiglu, **tile})
+    x, w = to_bfloat16(random(tokens, depth) / 4), to_bfloat16(random(count, 2 * columns, depth) / 4)
+    token = np.random.default_rng(3).integers(0, tokens, ends[-1]).astype(np.int32)
+    rows, every = from_bfloat16(x)[token].astype(np.float64), from_bfloat16(w).astype(np.float64)
+    whose = np.searchsorted(ends, np.arange(ends[-1]), side="right")
+    both = np.einsum("pk,pnk->pn", rows, every[whose])
+    gate, up = both[:, :columns], both[:, columns:]
+    named = {"x": x, "token": token, "first": np.array(first, np.int32), "w": w}
+    named |= {"owner": np.array([*owner, 0], np.int32), "out": np.zeros((ends[-1], columns), np.uint16)}
+    sizes = {"T": tokens, "K": depth, "E": count, "N": 2 * columns, "P": ends[-1], "C": columns, "L1": len(first)}
+    grid = (len(owner) * -(-columns // 64),)
+    return Case(kernel, grid, {**named, **sizes}, {"out": gate / (1 + np.exp(-gate)) * up}, (2**-6, 1e-2))

@@ -1,0 +1,127 @@
+"""Calls of the library on the host that run as on an MI300X: proved and built for gfx942, executed by the interpreter.
+
+`python -m tests.machine.library [NAME …]` makes the calls of `tests.gpu.shipped` whose names begin with one of the
+given ones, compares each with PyTorch in float64, and prints what was found as JSON. A program of its own, because what
+it prepares must not stay in a process.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from typing import Any
+
+import numpy as np
+import torch
+
+from argus.backend.launch.plan import Arguments, Launcher
+from argus.diagnostic import ArgusError
+from argus.environment import find_tool, llvm_directories
+from argus.runtime import device, planner
+from argus.runtime.executable import Executable
+from tests.gpu.shipped import calls, compare
+from tests.machine.gfx942.code import load
+from tests.machine.gfx942.run import Argument, launch
+
+_READERS = tuple(f"llvm-readelf-{release}" for release in (19, 20, 21, 22, 18, 17))
+
+
+class Interpreted:
+    """A kernel whose launches the interpreter executes, on the host's tensors."""
+
+    def __init__(self, built: Executable) -> None:
+        self._code, self._entry = load(built.binary), built.entry
+        self._arguments = arguments(built.binary)
+
+    def resident(self, threads: int, shared_bytes: int, cluster: int) -> int:
+        return 3
+
+    def prepare(self, grid: tuple[int, int, int], threads: int, shared_bytes: int) -> Launcher:
+        def start(given: Arguments) -> int:
+            self._run(grid, threads, given)
+            return 0
+
+        return Launcher(lambda: 0, lambda given, _stream: (given,), start, lambda _status, _bound: None)
+
+    def _run(self, grid: tuple[int, int, int], threads: int, given: Arguments) -> None:
+        values, storages = ctypes.cast(given, ctypes.POINTER(ctypes.c_void_p)), _storages()
+        arrays = [_bytes(start, size) for start, size in storages.items()]
+        passed = [
+            _argument(ctypes.string_at(values[n], size), place, pointer, storages)
+            for n, (place, size, pointer) in enumerate(self._arguments)
+        ]
+        memory = launch(self._code, self._entry, grid, threads, [(a, True) for a in arrays], passed)
+        for n, array in enumerate(arrays):
+            array[:] = memory.array(n, array.size)
+
+
+def arguments(binary: bytes) -> list[tuple[int, int, bool]]:
+    """Return the place and size of each argument, and whether it is an address, as the code object's notes say."""
+    tool = find_tool(_READERS, directories=llvm_directories())
+    assert tool is not None
+    with tempfile.NamedTemporaryFile(suffix=".co") as file:
+        file.write(binary)
+        file.flush()
+        text = subprocess.run([tool, "--notes", file.name], check=True, capture_output=True, text=True).stdout
+    found = re.findall(r"\.offset:\s+(\d+)\s+\.size:\s+(\d+)\s+\.value_kind:\s+(\w+)", text)
+    return [(int(at), int(size), kind == "global_buffer") for at, size, kind in found if not kind.startswith("hidden")]
+
+
+def _storages() -> dict[int, int]:
+    """Return the memory of all tensors: address and bytes, each once."""
+    tensors = [x for x in gc.get_objects() if type(x) in (torch.Tensor, torch.nn.Parameter)]
+    storages = [x.untyped_storage() for x in tensors if x.device.type == "cpu"]
+    return {s.data_ptr(): s.nbytes() for s in storages if s.nbytes()}
+
+
+def _bytes(start: int, size: int) -> Any:
+    return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(start))
+
+
+def _argument(data: bytes, place: int, pointer: bool, storages: dict[int, int]) -> Argument:
+    address = int.from_bytes(data, "little")
+    if not pointer or address == 0:
+        return Argument(place, data)
+    for n, (start, size) in enumerate(storages.items()):
+        if start <= address < start + size:
+            return Argument(place, array=n, offset=address - start)
+    raise LookupError(f"argument at {place}: no tensor holds {address:#x}")
+
+
+def interpret() -> None:
+    """From now on tensors of the host count as those of an MI300X."""
+    asked = device.target_of
+    for name, module in list(sys.modules.items()):
+        if name.startswith("argus.") and getattr(module, "target_of", None) is asked:
+            vars(module)["target_of"] = lambda _device: "gfx942"
+    vars(planner)["load"] = lambda built, _device: Interpreted(built)
+
+
+def main() -> None:
+    """Make the calls that are asked for."""
+    interpret()
+    found: dict[str, str] = {}
+    for call in calls():
+        if not sys.argv[1:] or call[0].startswith(tuple(sys.argv[1:])):
+            found[call[0]] = _outcome(call)
+            print(f"{call[0]}: {found[call[0]]}", file=sys.stderr, flush=True)
+    print(json.dumps(found))
+
+
+def _outcome(call: Any) -> str:
+    try:
+        compare(call, "cpu")
+    except ArgusError as error:
+        return error.diagnostics[0].message
+    except Exception as error:  # a finding like any other
+        return f"{type(error).__name__}: {error}"
+    return "right"
+
+
+if __name__ == "__main__":
+    main()

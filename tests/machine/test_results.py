@@ -1,0 +1,66 @@
+"""Machine code of gfx942 at real tile sizes and odd shapes: what the interpreter computes, beside NumPy and PyTorch."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from argus.backend.hip.toolchain import find_compiler, find_disassembler
+from tests.conftest import require
+from tests.machine import cases
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    "shape", [(128, 64, 4, 136, 72, 104), (256, 256, 8, 264, 200, 40)], ids=["four waves", "eight waves"]
+)
+def test_products(shape: tuple[int, int, int, int, int, int]) -> None:
+    cases.gemm(*shape).check()
+
+
+def test_products_of_8_bits() -> None:
+    cases.gemm_fp8(128, 128, 4, 136, 72, 80).check()
+
+
+@pytest.mark.parametrize("causal", [False, True], ids=["full", "causal"])
+@pytest.mark.parametrize(
+    ("size", "heads", "m", "n"),
+    [(128, 1, 70, 75), pytest.param(128, 400, 300, 203, marks=pytest.mark.nightly),
+     pytest.param(64, 400, 300, 203, marks=pytest.mark.nightly)],
+)  # fmt: skip
+def test_attention(size: int, heads: int, m: int, n: int, causal: bool) -> None:
+    cases.attention(size, causal, heads, m, n).check()
+
+
+def test_experts() -> None:
+    """Experts with no rows, with one, and with more than a tile."""
+    cases.grouped(72, 40, (0, 1, 70, 70, 93)).check()
+
+
+def library(*names: str) -> dict[str, str]:
+    require(find_compiler(), "clang 17 or newer")
+    require(find_disassembler(), "llvm-objdump")
+    pytest.importorskip("torch")
+    command = [sys.executable, "-m", "tests.machine.library", *names]
+    done = subprocess.run(command, cwd=Path(__file__).parents[2], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, str] = json.loads(done.stdout)
+    return found
+
+
+def test_rows() -> None:
+    """Normalisations, softmax, sums and transposes of odd sizes, as the library calls them."""
+    names = ("softmax odd", "rmsnorm odd", "layernorm odd", "sum odd 1", "max odd 0", "transpose (65, 130)")
+    assert library(*names) == dict.fromkeys(names, "right")
+
+
+@pytest.mark.nightly
+def test_the_whole_library() -> None:
+    found = library()
+    assert len(found) > 100
+    assert {name: what for name, what in found.items() if what != "right"} == {}
