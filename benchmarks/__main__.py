@@ -104,6 +104,7 @@ def _kernelbench(arguments: argparse.Namespace) -> Results:
             arguments.survey,
             tuple(arguments.only or ()),
             arguments.workers,
+            not arguments.without_compile,
         )
     )
 
@@ -183,7 +184,10 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument("--seconds", type=float, default=900.0, metavar="S", help="what one problem may take")
     bench.add_argument("--batches", type=int, default=10, help="measurements of each side")
     bench.add_argument("--devices", type=int, default=1, help="how many GPUs share the problems")
-    bench.add_argument("--workers", type=int, default=0, help="processes that compile before times are taken")
+    bench.add_argument("--workers", type=int, default=1, help="processes a GPU: one is timed, the others compile")
+    bench.add_argument(
+        "--without-compile", action="store_true", help="take torch.compile's times from the file of floors"
+    )
     bench.add_argument(
         "--survey", choices=("generate", "prove"), default="", help="run nothing: what would be taken, on any machine"
     )

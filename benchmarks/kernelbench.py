@@ -3,31 +3,35 @@
     python -m benchmarks kernelbench --root DIR [--levels 1,2,3] [--survey]
 
 DIR holds `level1`, `level2` and `level3` of the benchmark, which is not part of this repository. A problem that has a
-row in the folder of results is not run again, so an interrupted run goes on where it stopped. `--survey` needs no GPU:
-problems are traced with tensors of their real sizes that have no contents, and their kernels are generated and proved.
+row in the folder of results is not run again, so an interrupted run goes on where it stopped. Several problems compile
+side by side on a device; only one at a time is checked and timed there. `--survey` needs no GPU: problems are traced
+with tensors of their real sizes that have no contents, and their kernels are generated and proved.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import suppress
 from dataclasses import dataclass
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import means
 from benchmarks.table import Cell, Results
 
+_ENVIRONMENT = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+"""The server that processes are forked from must not touch CUDA; each process compiles by itself."""
+
 
 @dataclass(frozen=True)
 class Plan:
-    """Settings of a run. `floors`: a file with the least time of each problem; `folder`: keeps the rows; `seconds`: a
-    problem's limit; `devices`: numbers of GPUs that share the problems; `workers`: processes that compile ahead."""
+    """Settings of a run. `floors`: a file with the least time of each problem, and times of earlier runs; `folder`:
+    keeps the rows; `seconds`: a problem's limit; `devices`: numbers of GPUs that share the problems; `workers`:
+    processes a GPU; `compiled`: False takes torch.compile's times from the file of floors."""
 
     root: Path
     levels: tuple[int, ...]
@@ -38,25 +42,55 @@ class Plan:
     devices: tuple[int, ...]
     survey: str
     only: tuple[str, ...] = ()
-    workers: int = 0
+    workers: int = 1
+    compiled: bool = True
+
+
+@dataclass(frozen=True)
+class Task:
+    """A problem for a process of its own, which writes its row to `row` and whatever it prints to `log`."""
+
+    file: Path
+    row: Path
+    log: Path
+    lock: Path
+    device: int
+    batches: int
+    survey: str
+    sides: tuple[str, ...]
+    workers: int
 
 
 def run(plan: Plan) -> Results:
-    """Run what has no row yet, and return the table of all rows."""
+    """Run what has no row yet, and return the table of all rows.
+
+    A problem that finds too little memory beside others is run again when it has a device for itself."""
     plan.folder.mkdir(parents=True, exist_ok=True)
-    floors = _floors(plan.floors)
-    missing = [p for p in problems(plan) if not _row_file(plan, p).exists()]
-    if plan.workers:
-        _prepare(plan, missing)
-    with ThreadPoolExecutor(len(plan.devices)) as pool:
-        free = list(plan.devices)
-        running = {pool.submit(_one, plan, p, free): p for p in missing}
-        for count, done in enumerate(as_completed(running), 1):
-            row = done.result() | {"floor_us": floors.get(name(running[done]))}
-            _row_file(plan, running[done]).write_text(json.dumps(row) + "\n", encoding="utf-8")
-            print(f"{count}/{len(missing)} {_told(row)}", file=sys.stderr, flush=True)
+    os.environ.update(_ENVIRONMENT)
+    known = _floors(plan.floors)
+    crowded = _run_all(plan, known, [p for p in problems(plan) if not _row_file(plan, p).exists()], plan.workers)
+    _run_all(plan, known, crowded, 1)
     rows = [json.loads(f.read_text(encoding="utf-8")) for p in problems(plan) if (f := _row_file(plan, p)).exists()]
     return Results("KernelBench", rows, _notes(plan), _summary(rows))
+
+
+def _run_all(plan: Plan, known: dict[str, dict[str, Any]], files: list[Path], workers: int) -> list[Path]:
+    """Run problems by so many processes a device; returns those that lacked memory beside others."""
+    free = [device for device in plan.devices for _ in range(workers)]
+    crowded = []
+    with ThreadPoolExecutor(len(free)) as pool:
+        running = {pool.submit(_one, plan, file, free): file for file in files}
+        for count, done in enumerate(as_completed(running), 1):
+            file, row = running[done], done.result()
+            if workers > 1 and row["note"] == OUT_OF_MEMORY:
+                crowded.append(file)
+                continue
+            earlier = known.get(name(file), {})
+            row |= {"floor_us": earlier.get("floor_us")}
+            row |= {} if plan.compiled or plan.survey else {"compile_us": earlier.get("compile_us")}
+            _row_file(plan, file).write_text(json.dumps(row) + "\n", encoding="utf-8")
+            print(f"{count}/{len(files)} {_told(row)}", file=sys.stderr, flush=True)
+    return crowded
 
 
 def problems(plan: Plan) -> Iterator[Path]:
@@ -77,40 +111,58 @@ def _row_file(plan: Plan, file: Path) -> Path:
     return plan.folder / f"{name(file).replace('/', '_')}.json"
 
 
-def _prepare(plan: Plan, files: Sequence[Path]) -> None:
-    """Compile every problem once, several at a time, so that the caches of all sides are full when times are taken."""
-
-    def compiled(place: int) -> None:
-        with suppress(subprocess.TimeoutExpired):
-            _process(plan, files[place], plan.devices[place % len(plan.devices)], batches=0)
-
-    with ThreadPoolExecutor(plan.workers) as pool:
-        for count, _ in enumerate(pool.map(compiled, range(len(files))), 1):
-            print(f"compiled {count}/{len(files)}", file=sys.stderr, flush=True)
-
-
-def _process(plan: Plan, file: Path, device: int, batches: int) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "benchmarks.kernelbench_problem", str(file), str(batches), plan.survey]
-    environment = os.environ | {"CUDA_VISIBLE_DEVICES": str(device), "PYTHONPATH": os.pathsep.join(sys.path)}
-    return subprocess.run(command, capture_output=True, text=True, timeout=plan.seconds, env=environment, check=False)
-
-
 def _one(plan: Plan, file: Path, free: list[int]) -> dict[str, Cell]:
     """The row of a problem, measured by a process of its own."""
     device = free.pop()
     try:
-        done = _process(plan, file, device, plan.batches)
-        lines = done.stdout.strip().splitlines()
-        if done.returncode == 0 and lines:
-            return {"problem": name(file)} | json.loads(lines[-1])
-        why = next(iter(reversed(done.stderr.strip().splitlines())), f"status {done.returncode}")
-    except subprocess.TimeoutExpired:
-        why = f"not done after {plan.seconds:g} s"
+        task = _task(plan, file, device)
+        processes = get_context("forkserver")
+        processes.set_forkserver_preload(["benchmarks.kernelbench_problem"])
+        child = processes.Process(target=_in_child, args=(task,))
+        child.start()
+        child.join(plan.seconds)
+        late = child.is_alive()
+        child.kill()
+        child.join()
     finally:
         free.append(device)
+    if task.row.exists():
+        row: dict[str, Cell] = {"problem": name(file)} | json.loads(task.row.read_text(encoding="utf-8"))
+        task.row.unlink()
+        task.log.unlink()
+        return row
+    said = task.log.read_text(encoding="utf-8", errors="replace").strip() if task.log.exists() else ""
+    lines = [line for line in said.splitlines() if line.strip()]
+    why = f"not done after {plan.seconds:g} s" if late else next(reversed(lines), f"status {child.exitcode}")
+    why = OUT_OF_MEMORY if any(OUT_OF_MEMORY in line for line in lines) else why
     return {"problem": name(file)} | EMPTY | {"note": why}
 
 
+def _task(plan: Plan, file: Path, device: int) -> Task:
+    row = _row_file(plan, file)
+    sides = ("eager", "compile", "argus") if plan.compiled else ("eager", "argus")
+    processes = len(plan.devices) * plan.workers
+    return Task(
+        file,
+        row.with_suffix(".made"),
+        row.with_suffix(".log"),
+        plan.folder / f"device{device}.lock",
+        device,
+        plan.batches,
+        plan.survey,
+        sides,
+        max(1, (os.cpu_count() or 1) // processes),
+    )
+
+
+def _in_child(task: Task) -> None:
+    """Import only in the child's process what is large."""
+    from benchmarks.kernelbench_problem import run_task
+
+    run_task(task)
+
+
+OUT_OF_MEMORY = "CUDA out of memory"
 EMPTY: dict[str, Any] = {
     "correct": "no", "eager_us": None, "compile_us": None, "argus_us": None, "proved_share": None,
     "peak_memory": None, "note": "",
@@ -125,10 +177,10 @@ def _told(row: dict[str, Cell]) -> str:
     return ", ".join([*parts, str(row["note"])[:300]])
 
 
-def _floors(file: Path | None) -> dict[str, float]:
+def _floors(file: Path | None) -> dict[str, dict[str, Any]]:
     if file is None:
         return {}
-    return {row["problem"]: row["floor_us"] for row in json.loads(file.read_text(encoding="utf-8"))}
+    return {row["problem"]: row for row in json.loads(file.read_text(encoding="utf-8"))}
 
 
 _CONSTANT = ("2/23_", "2/80_", "2/83_")
@@ -180,4 +232,5 @@ def _notes(plan: Plan) -> list[str]:
         "correct: within 1e-3 of float64 for inputs times 1, 3, 0.01 and -1 with fresh seeds, or, where eager is not, "
         "at most 1.25 times eager's error",
         "peak_memory: ours over eager's",
+        *([] if plan.compiled else ["compile_us: from an earlier run, in the file of floors"]),
     ]

@@ -1,19 +1,24 @@
-"""One problem of KernelBench, in a process of its own: the last line of standard output is its row."""
+"""One problem of KernelBench, in a process of its own, which writes the problem's row to a file."""
 
 from __future__ import annotations
 
-import contextlib
 import copy
+import fcntl
 import json
-import sys
+import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch._dynamo
+import torch._inductor.compile_fx
 
-from benchmarks.kernelbench import EMPTY
+import argus
+from argus.graph.backend import Backend, Survey
+from benchmarks.kernelbench import EMPTY, Task
 from benchmarks.measure import batch, in_turns, rotating
 
 TOLERANCE, WORSE = 1e-3, 1.25
@@ -21,13 +26,16 @@ SCALES = (1.0, 3.0, 0.01, -1.0)
 """Inputs are drawn by the problem, each time with another seed, and multiplied by these."""
 
 
-def main() -> int:
-    """`python -m benchmarks.kernelbench_problem FILE BATCHES SURVEY`: print the row. 0 batches: only compile."""
-    file, batches, survey = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-    with contextlib.redirect_stdout(sys.stderr):
-        row = EMPTY | (surveyed(file, survey) if survey else measured(file, batches))
-    print(json.dumps(row))
-    return 0
+def run_task(task: Task) -> None:
+    """Write the task's row. Whatever fails is told in the task's log."""
+    with task.log.open("w", encoding="utf-8") as log:
+        os.dup2(log.fileno(), 1)
+        os.dup2(log.fileno(), 2)
+    seen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    os.environ["CUDA_VISIBLE_DEVICES"] = str(task.device) if seen is None else seen.split(",")[task.device]
+    torch.set_num_threads(task.workers)
+    row = EMPTY | (surveyed(task.file, task.survey, task.workers) if task.survey else measured(task))
+    task.row.write_text(json.dumps(row), encoding="utf-8")
 
 
 def problem(file: Path) -> Any:
@@ -39,18 +47,16 @@ def problem(file: Path) -> Any:
     return module
 
 
-def surveyed(file: Path, how: str) -> dict[str, Any]:
+def surveyed(file: Path, how: str, workers: int) -> dict[str, Any]:
     """Return the row of what the backend would run of the problem, found with tensors without contents."""
     from torch._subclasses.fake_tensor import FakeTensorMode
-
-    from argus.graph.backend import Backend, Survey
 
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
     backend = Backend(survey=Survey("sm_90a", how == "prove"))
     with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
         module = problem(file)
         model = module.Model(*module.get_init_inputs()).eval()
-        call = torch.compile(model, backend=backend, dynamic=False)
+        call = torch.compile(model, backend=backend, dynamic=False, options={"workers": workers})
         call(*module.get_inputs())
         report = backend.report(call)
     left = [f"{row['kernel']} ({row['share']:.1%}): {row['reason']}" for row in report.rows if row["by"] != "argus"]
@@ -58,33 +64,65 @@ def surveyed(file: Path, how: str) -> dict[str, Any]:
     return {"correct": "", "proved_share": share, "note": "; ".join(dict.fromkeys(left))}
 
 
-def measured(file: Path, batches: int) -> dict[str, Any]:
+def measured(task: Task) -> dict[str, Any]:
     """The problem's row: correctness, times, memory."""
-    import argus
-
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
     torch._inductor.config.fallback_random = True  # type: ignore[attr-defined]
     device = torch.device("cuda")
-    module = problem(file)
-    sides = {}
+    module = problem(task.file)
     with torch.no_grad(), device:
         original = _model(module)
-        sides["eager"] = copy.deepcopy(original)
-        sides["compile"] = torch.compile(copy.deepcopy(original), dynamic=False)
-        sides["argus"] = torch.compile(copy.deepcopy(original), backend="argus", dynamic=False)
-        if not batches:
-            for call in sides.values():
-                call(*_inputs(module, 0, 1.0))
-            return {}
-        wrong = [text for seed, scale in enumerate(SCALES) if (text := _wrong(module, original, sides, seed, scale))]
-        row: dict[str, Any] = {"correct": "no" if wrong else "yes", "note": "; ".join(wrong)}
-        peaks = {name: _peak(module, call) for name, call in sides.items()}
-        row["peak_memory"] = peaks["argus"] / peaks["eager"]
-        sets = rotating(lambda: _inputs(module, 99, 1.0), "cuda")
-        runs = {f"{name}_us": (lambda call=call: batch(call, sets) * 1e6) for name, call in sides.items()}
-        row |= in_turns(runs, batches)
-        row["proved_share"] = argus.compile_report(sides["argus"]).proved_share
-    return row
+        sides = {name: _side(original, name, task.workers) for name in task.sides}
+        with suppress(torch.cuda.OutOfMemoryError):  # beside others; there may be enough without them
+            _compile(module, sides)
+        torch.cuda.empty_cache()
+        with alone(task.lock):
+            _compile(module, sides)
+            return _figures(module, original, sides, task.batches)
+
+
+def _compile(module: Any, sides: dict[str, Callable[..., Any]]) -> None:
+    """Call each side once."""
+    for call in sides.values():
+        call(*_inputs(module, 0, 1.0))
+        torch.cuda.empty_cache()
+
+
+def _side(original: Any, name: str, workers: int) -> Callable[..., Any]:
+    model: Callable[..., Any] = copy.deepcopy(original)
+    if name == "eager":
+        return model
+    more: dict[str, Any] = {"backend": "argus", "options": {"workers": workers}} if name == "argus" else {}
+    return torch.compile(model, dynamic=False, **more)
+
+
+@contextmanager
+def alone(lock: Path) -> Iterator[None]:
+    """Have the device for oneself, beside processes that only compile. A process that dies gives it back."""
+    with lock.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _figures(module: Any, original: Any, sides: dict[str, Callable[..., Any]], batches: int) -> dict[str, Any]:
+    wrong = [text for seed, scale in enumerate(SCALES) if (text := _wrong(module, original, sides, seed, scale))]
+    report = argus.compile_report(sides["argus"])
+    peaks = {name: _peak(module, call) for name, call in sides.items()}
+    row: dict[str, Any] = {
+        "correct": "no" if wrong else "yes",
+        "note": "; ".join([*wrong, *_slowest(report)]),
+        "peak_memory": peaks["argus"] / peaks["eager"],
+        "proved_share": report.proved_share,
+    }
+    sets = rotating(lambda: _inputs(module, 99, 1.0), "cuda")
+    runs = {f"{name}_us": (lambda call=call: batch(call, sets) * 1e6) for name, call in sides.items()}
+    return row | in_turns(runs, batches)
+
+
+def _slowest(report: Any) -> list[str]:
+    """Tell of the kernels and operators that take the most time, and why some are left."""
+    rows = sorted(report.rows, key=lambda row: -float(row["share"]))[:4]
+    return [f"{r['kernel']} {r['share']:.0%}{' left: ' + r['reason'] if r['by'] != 'argus' else ''}" for r in rows]
 
 
 def _model(module: Any) -> Any:
@@ -157,7 +195,3 @@ def _peak(module: Any, call: Callable[..., Any]) -> int:
     call(*inputs)
     torch.cuda.synchronize()
     return int(torch.cuda.max_memory_allocated())
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

@@ -20,6 +20,9 @@ from argus.graph.partition import Group
 from argus.graph.tiles import FEW_CHANNELS, LEAST_CHANNELS, LEAST_FILTERS, ConvolutionTile, Tile, convolution_tile
 from argus.graph.window import window_of
 
+MOST_GRID = 8
+"""Axes of a grid."""
+
 
 @dataclass(frozen=True)
 class Spatial:
@@ -136,12 +139,17 @@ class ConvolutionEmitter(Emitter):
             axes.append((f"p{conv.rows.index}", f"al.cdiv({conv.rows.size}, HEIGHT)"))
         for axis, part in reversed(conv.pixels):
             axes.append((f"p{axis.index}", str(self.blocks(axis, part))))
-        axes += [(name, str(self.dims[d].phases)) for d, name in self.phase.items()]
-        axes += [(axis.index, axis.size) for axis in conv.grid]
+        phases = [(name, self.dims[d].phases) for d, name in self.phase.items()]
+        beside = [(axis.index, axis.size) for axis in conv.grid]
+        together = len(axes) + len(phases) + len(beside) > MOST_GRID
+        axes += [("phase", str(prod(size for _, size in phases)))] if together else [(n, str(s)) for n, s in phases]
+        axes += beside
         order = ", persistent=True" + (', schedule="rows"' if conv.warps > 4 else "") if conv.producers else ""
         self.out.add(
             f"{', '.join(name for name, _ in axes)} = al.grid({', '.join(extent for _, extent in axes)}{order})"
         )
+        for place, (name, size) in enumerate(phases if together else []):
+            self.out.add(f"{name} = phase // {prod(s for _, s in phases[place + 1 :])} % {size}")
         if conv.rows is not None:
             index = conv.rows.index
             self.out.add(f"{index}0 = p{index} * HEIGHT")

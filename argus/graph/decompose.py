@@ -47,8 +47,10 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     return found | OWN
 
 
-_LEAST_PRODUCT = 128
-"""Rows, columns and terms of a product from which on a copy of a factor costs less than it saves."""
+_LEAST_PRODUCT, _LEAST_DEPTH = 128, 32
+"""Rows and columns of a product, and its terms, from which on a copy of a factor costs less than it saves."""
+_PRODUCTS, _LEAST_TERMS = 132, 2048
+"""Tiles of a product that fill a GPU, and terms of a part: fewer are not worth a second kernel."""
 _VECTOR, _WORTH = 32, 160
 """Channels of a row of a tile; filters times taps from which on a copy by channels last costs less than it saves."""
 
@@ -249,6 +251,9 @@ def _group_norm(
 def _product(a: Any, b: Any) -> Any:
     """Decompose a product with one row or column into a sum. Lay out the factors of other products by `_by_rows`."""
     if a.shape[0] != 1 and b.shape[1] != 1:
+        parts = _product_parts(a, b)
+        if parts > 1:
+            return _product_in_parts(a, b, parts)
         rows = _by_rows(a, b)
         return NotImplemented if rows is None else aten.mm.default(*rows)
     first, second = _wide(a), _wide(b)
@@ -259,12 +264,38 @@ def _product(a: Any, b: Any) -> Any:
     return found.to(a.dtype)
 
 
+def _product_parts(a: Any, b: Any) -> int:
+    """Return into how many parts to cut the terms of a product; 1 if its tiles fill a GPU, or if terms are few.
+
+    Parts are added up in float32, so only factors of float32 are cut: the parts of others would be rounded."""
+    sizes = (*a.shape, b.shape[1])
+    if a.dtype != torch.float32 or not torch.backends.cuda.matmul.allow_tf32:
+        return 1
+    if not all(isinstance(size, int) for size in sizes):
+        return 1
+    rows, terms, columns = sizes
+    wanted = _PRODUCTS // (ceil(rows / _LEAST_PRODUCT) * ceil(columns / _LEAST_PRODUCT))
+    return next((n for n in range(min(wanted, terms // _LEAST_TERMS), 1, -1) if terms % (4 * n) == 0), 1)
+
+
+def _product_in_parts(a: Any, b: Any, parts: int) -> Any:
+    """Multiply the parts of the terms as a batch, and add up."""
+    (rows, terms), columns = a.shape, b.shape[1]
+    left = a.reshape(rows, parts, terms // parts).transpose(0, 1)
+    right = b.reshape(parts, terms // parts, columns)
+    return torch.bmm(left, right).sum(0)
+
+
 def _batched_product(a: Any, b: Any) -> Any:
     rows = _by_rows(a, b)
     return NotImplemented if rows is None else aten.bmm.default(*rows)
 
 
 def _added_product(c: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1) -> Any:
+    parts = _product_parts(a, b)
+    if parts > 1:
+        total = _product_in_parts(a, b, parts)
+        return (total if alpha == 1 else total * alpha) + (c if beta == 1 else c * beta)
     rows = _by_rows(a, b)
     return NotImplemented if rows is None else aten.addmm.default(c, *rows, beta=beta, alpha=alpha)
 
@@ -277,7 +308,9 @@ def _by_rows(a: Any, b: Any) -> tuple[Any, Any] | None:
     sizes = (*a.shape, *b.shape)
     if a.dtype != torch.float32 or not torch.backends.cuda.matmul.allow_tf32:
         return None
-    if not all(isinstance(size, int) for size in sizes) or min(*a.shape[-2:], *b.shape[-2:]) < _LEAST_PRODUCT:
+    if not all(isinstance(size, int) for size in sizes):
+        return None
+    if min(a.shape[-2], b.shape[-1]) < _LEAST_PRODUCT or a.shape[-1] < _LEAST_DEPTH:
         return None
     rows = b.mT
     first, second = _terms_last(a), _terms_last(rows)

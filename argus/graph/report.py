@@ -120,4 +120,4 @@ def measured(entry: Entry, device: str) -> float:
         return x.normal_() if x.dtype.is_floating_point else x.zero_()
 
     tensors = [made(meta) for meta in entry.tensors]
-    return do_bench(lambda: entry.call(*tensors), 5.0, 20.0, device=device) * 1e-3
+    return do_bench(lambda: entry.call(*tensors), 2.0, 6.0, device=device) * 1e-3

@@ -209,7 +209,8 @@ def flat_tile(layout: Layout, spatial: tuple[Axis, ...], target: str, bits: int)
     if rows is None:
         raise Mismatch("no axis of filters")
     filters = 64 if -(-rows.extent // 64) % 2 else 128
-    width, stages, warps, producers = 256, 4, filters // 16, 4
+    plain = len(spatial) == 1 and filters == 128  # the result leaves through shared memory, which needs its room
+    width, stages, warps, producers = 128 if plain else 256, 4, filters // 16, 4
     if target != "sm_90a":
         filters, width, stages, warps, producers = 32, 32, 3, 4, 0
     pixels = tuple((a, 1) for a in spatial)

@@ -84,15 +84,15 @@ def room_like(x: Any) -> Callable[[], Any]:
     return room(x.shape, x.dtype, x.device)
 
 
-def room(shape: Sequence[int], dtype: Any, device: Any) -> Callable[[], Any]:
-    """Return a function that allocates contiguous tensors.
+def room(shape: Sequence[int], dtype: Any, device: Any, strides: tuple[int, ...] | None = None) -> Callable[[], Any]:
+    """Return a function that allocates tensors, contiguous ones without `strides`.
 
     `torch.empty` takes as long as the driver's launch, and `empty_strided` half of that. The function that PyTorch's
     own compiled code calls takes a third. It allocates on the current device, so it is used if there is only one.
     """
     import torch
 
-    size, strides = tuple(shape), torch.empty(shape, device="meta").stride()
+    size, strides = tuple(shape), strides or torch.empty(shape, device="meta").stride()
     direct = getattr(torch._C._dynamo.guards, "_empty_strided_cuda", None)
     if direct is not None and torch.device(device).type == "cuda" and torch.cuda.device_count() == 1:
         return partial(direct, size, strides, dtype)

@@ -53,9 +53,25 @@ def test_a_survey_has_a_row_a_problem_and_goes_on_where_it_stopped(
     assert len(kernelbench.run(plan).rows) == 2
 
 
-def test_a_problem_that_does_not_compile_ahead_still_gets_its_row(plan: kernelbench.Plan) -> None:
-    (row,) = kernelbench.run(replace(plan, only=("1/2",), workers=2)).rows
-    assert row["correct"] == "no" and "no problem" in str(row["note"])
+def test_problems_run_side_by_side_and_one_that_fails_has_its_row(plan: kernelbench.Plan) -> None:
+    bad, good = kernelbench.run(replace(plan, workers=2)).rows
+    assert bad["correct"] == "no" and "no problem" in str(bad["note"])
+    assert good["proved_share"] == pytest.approx(1)
+
+
+def test_a_problem_that_lacks_memory_beside_others_is_run_again_alone(
+    plan: kernelbench.Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried = []
+
+    def crowded(_: Any, file: Path, free: list[int]) -> dict[str, Any]:
+        tried.append(len(free))
+        why = kernelbench.OUT_OF_MEMORY if len(tried) <= 2 and "Relu" in file.stem else ""
+        return {"problem": kernelbench.name(file)} | kernelbench.EMPTY | {"note": why}
+
+    monkeypatch.setattr(kernelbench, "_one", crowded)
+    _, good = kernelbench.run(replace(plan, workers=2)).rows
+    assert tried == [2, 2, 1] and good["note"] == ""
 
 
 def test_only_some(plan: kernelbench.Plan) -> None:

@@ -271,9 +271,21 @@ def test_a_launch_that_is_refused_is_done_by_pytorch(monkeypatch: pytest.MonkeyP
     for graph in backend.graphs:
         for entry in graph.entries:
             assert isinstance(entry.call, Kernel)
-            monkeypatch.setattr(entry.call, "kernel", refuse)
+            monkeypatch.setattr(entry.call, "run", refuse)
     torch.testing.assert_close(call(x), torch.exp(x) * 2)
     assert "extent is too large" in backend.report(call).rows[0]["reason"]
+
+
+def test_a_kept_launch_is_for_tensors_like_the_first_ones() -> None:
+    x, row = torch.randn(4, 12), torch.randn(12)
+    call, backend = compiled(lambda x, row: torch.exp(x.transpose(0, 1)) * row[:, None], dynamic=False)
+    call(x, row)
+    (entry,) = [e for g in backend.graphs for e in g.entries]
+    assert entry.call.run is not None
+    shifted = torch.randn(49)[1:].view(4, 12)  # begins at a multiple of 4 bytes only
+    for other in (torch.randn(4, 12), shifted, torch.randn(12, 4).T):
+        torch.testing.assert_close(call(other, row), torch.exp(other.transpose(0, 1)) * row[:, None])
+    assert not entry.refused
 
 
 def test_a_model_that_was_not_compiled_has_no_report() -> None:

@@ -80,6 +80,10 @@ CASES: dict[str, Callable[[], None]] = {
         [0, 0], 1),
     "transposed convolution, grown": lambda: agree(
         aten.convolution.default, image(2, 32, 9), image(32, 48, 4), image(48), [1], [7], [2], True, [1], 1),
+    "product of many terms": lambda: agree(aten.mm.default, image(20, 8192) / 90, image(8192, 24)),
+    "added product of many terms": lambda: agree(
+        aten.addmm.default, image(24), image(20, 8192) / 90, image(8192, 24), beta=2, alpha=3),
+    "product of few terms": lambda: agree(aten.mm.default, image(128, 32), image(32, 128)),
     "product of rows of odd length": lambda: agree(aten.mm.default, image(129, 131), image(131, 130)),
     "maximum and place": lambda: agree(aten.max.dim, image(4, 5), 1),
     "minimum and place": lambda: agree(aten.min.dim, image(4, 5), 0, True),
@@ -110,6 +114,8 @@ def test_decomposition(case: str) -> None:
         lambda: stays(aten._softmax.default, image(3, 8192), 1, False),
         lambda: stays(aten.mm.default, image(5, 7), image(7, 2)),
         lambda: stays(aten.mm.default, image(128, 128), image(128, 128).T),
+        lambda: stays(aten.mm.default, image(20, 2048), image(2048, 24)),
+        lambda: stays(aten.mm.default, image(20, 8192, dtype=torch.bfloat16), image(8192, 24, dtype=torch.bfloat16)),
         lambda: stays(aten.mm.default, image(128, 128, dtype=torch.bfloat16), image(128, 128, dtype=torch.bfloat16)),
         lambda: stays(
             aten.convolution.default, image(1, 4, 6, 6), image(8, 4, 1, 1), None, [1], [0], [1], False, [0], 1),

@@ -109,6 +109,23 @@ def test_on_hopper_rows_of_channels_are_multiplied_asynchronously(transposed: bo
         assert "producer_warps" in file.read()
 
 
+@pytest.mark.parametrize(
+    ("make", "shape"),
+    [
+        (lambda: nn.Conv1d(64, 128, 3), (1, 64, 40)),
+        (lambda: nn.ConvTranspose3d(8, 8, 3, stride=2, padding=1, groups=4), (1, 8, 4, 6, 5)),
+    ],
+    ids=["whole lines of results", "grid of many axes"],
+)
+def test_convolutions_are_proved_for_hopper(make: Callable[[], Any], shape: tuple[int, ...]) -> None:
+    """Shared memory is enough, and a grid has as many axes as the language allows."""
+    torch._dynamo.reset()
+    backend, model = Backend(survey=Survey("sm_90a")), make().bfloat16()
+    with torch.no_grad():
+        torch.compile(model, backend=backend, dynamic=False, options={"workers": 1})(torch.randn(shape).bfloat16())
+    assert {row["verdict"] for row in backend.report(model).rows} == {"proved"}
+
+
 def test_uneven_windows_are_left() -> None:
     report = same(nn.AdaptiveAvgPool2d((4, 3)), torch.randn(2, 3, 6, 8))
     assert left(report) == ["_adaptive_avg_pool2d.default"]
