@@ -10,6 +10,7 @@ from argus.kernels.gemm import gemm
 from argus.kernels.layernorm import add_layernorm, layernorm
 from argus.kernels.layernorm_backward import layernorm_backward
 from argus.kernels.matmul import Matmul
+from argus.kernels.matmul_packed import matmul_int4, matmul_int8
 from argus.kernels.moe import moe
 from argus.kernels.quantize import quantize
 from argus.kernels.reduce import reduce
@@ -34,6 +35,8 @@ __all__ = [
     "layernorm_backward",
     "log_softmax_backward",
     "matmul",
+    "matmul_int4",
+    "matmul_int8",
     "moe",
     "quantize",
     "reduce",

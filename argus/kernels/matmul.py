@@ -238,7 +238,7 @@ def _of_operands(
         operands.turned(first) if tile.swapped != across.turned else first, problem.bulk, ones
     )
     rest, more = operands.combined(across, problem.bulk, ones)
-    more |= {"PARTS": count, "DEPTH": tile.part, **_spread(*parts.shape)}
+    more |= {"PARTS": count, "DEPTH": tile.part, **tiles_of_parts(*parts.shape)}
     return (
         Call(kernel, tensors, {**constants, **tile.constants, **read_once(problem, tile)}),
         Call(combine, (parts, *rest, problem.k), more),
@@ -258,7 +258,7 @@ _TOGETHER, _ROOM = 7, 2**18
 launch waiting until they end. And elements of a result for which a thread each 4 finds room beside the product's."""
 
 
-def _spread(count: int, rows: int, columns: int) -> dict[str, int]:
+def tiles_of_parts(count: int, rows: int, columns: int) -> dict[str, int]:
     """Tiles of `combine` for so many parts of a result: fewer rows for long ones; a vector of 4 elements a thread, or
     two for large ones, whose blocks would else come one after the other."""
     elements, wide = 512 if rows * columns <= _ROOM else 1024, 32

@@ -306,6 +306,18 @@ def casts() -> str:
         ]
         parameters = f"const float* ARGUS_RESTRICT a, {TYPES[name]}* ARGUS_RESTRICT b"
         kernels.append(kernel(f"narrow_{name}", parameters, body))
+    for name in ("bfloat16", "float16"):
+        for most in (15, 255):
+            body = [
+                f"alignas(16) {TYPES[name]} x[8];",
+                "alignas(16) unsigned words[8];",
+                "argus::load_global<4>(a, t * 8, &words[0]);",
+                "argus::load_global<4>(a, t * 8 + 4, &words[4]);",
+                f"argus::integers<8, {most}>(words, t % 2 ? words : nullptr, x);",
+                "argus::store_global<8>(b, t * 8, x);",
+            ]
+            parameters = f"const unsigned* ARGUS_RESTRICT a, {TYPES[name]}* ARGUS_RESTRICT b"
+            kernels.append(kernel(f"integers_{name}_{most}", parameters, body))
     body = ["bool x[4];", "argus::load_global<4>(a, t * 4, x);", "argus::truths<4>(x);"]
     body += ["argus::store_global<4>(b, t * 4, x);"]
     kernels.append(kernel("truths", "const bool* ARGUS_RESTRICT a, bool* ARGUS_RESTRICT b", body))

@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 
 from argus import kernels
+from argus.kernels.matmul_packed import pack_weights
 from tests.kernels.common import random
 
 Call = tuple[str, Callable[..., Any], Callable[..., Any], tuple[Any, ...]]
@@ -70,8 +71,22 @@ def _products() -> Iterator[Call]:
     for name, dtype in names.items():  # operands that are copied first
         yield _product(name, (517, 391, 1029), dtype)
         yield _product(name, shapes[3], dtype, "nn")
+    for bits, (tokens, rows, depth) in product((4, 8), ((3, 37, 200), (20, 200, 1100), (300, 130, 264))):
+        yield _packed(bits, tokens, rows, depth)
     bias, residual = random(200, seed=3).bfloat16(), random(130, 200, seed=4).bfloat16()
     yield _product("epilogue", shapes[0], torch.bfloat16, bias=bias, residual=residual, epilogue="relu")
+
+
+def _packed(bits: int, tokens: int, rows: int, depth: int) -> Call:
+    weights = torch.randint(0, 2**bits, (rows, depth), generator=torch.manual_seed(bits))
+    scales, group = (torch.rand(-(-depth // 128), rows) / 10).bfloat16(), torch.arange(depth) // 128
+    ours = kernels.matmul_int4 if bits == 4 else kernels.matmul_int8
+
+    def exact(x: Any, _packed: Any, scales: Any) -> Any:
+        return x @ ((weights - 2 ** (bits - 1)) * scales[group].t()).t()
+
+    given = (random(tokens, depth).bfloat16(), pack_weights(weights, bits), scales)
+    return f"matmul int{bits} {tokens}x{rows}x{depth}", ours, exact, given
 
 
 def _attention() -> Iterator[Call]:

@@ -81,6 +81,27 @@ def test_several_from_float(name: str) -> None:
     np.testing.assert_array_equal(got[~nan], narrowed(values[~nan], name))
 
 
+@pytest.mark.parametrize("most", [15, 127, 255])
+@pytest.mark.parametrize("name", ["bfloat16", "float16"])
+def test_differences_of_small_integers(name: str, most: int) -> None:
+    """Every pair of numbers, two pairs at a time; bits beyond the numbers do not count."""
+    some, less = (n.reshape(-1) for n in np.meshgrid(*(np.arange(most + 1, dtype=np.uint32),) * 2))
+    count = some.size // 2
+    words = [n[0::2] | n[1::2] << 16 | (0xFF00FF00 if most == 255 else 0x80008000) for n in (some, less)]
+    cpp = TYPES[name]
+    body = f"""
+    for (int i = t; i < {count}; i += 256) {{
+        unsigned some[2] = {{p0[i], 0}}, less[2] = {{p1[i], 0}};
+        alignas(16) {cpp} both[2];
+        argus::integers<2, {most}>(some, less, both);
+        p2[2 * i] = both[0];
+        p2[2 * i + 1] = both[1];
+    }}"""
+    given = [*words, np.zeros(some.size, BITS[name])]
+    got = run(body, ["const unsigned", "const unsigned", cpp], given, threads=256)[2]
+    np.testing.assert_array_equal(widened(got, name), some.astype(np.float32) - less.astype(np.float32))
+
+
 @pytest.mark.parametrize("name", list(BITS))
 def test_to_float_for_every_pattern(name: str) -> None:
     codes = np.arange(1 << (8 * np.dtype(BITS[name]).itemsize)).astype(BITS[name])

@@ -14,6 +14,7 @@ torch = pytest.importorskip("torch")
 from argus import kernels  # noqa: E402
 from argus.diagnostic import LaunchError  # noqa: E402
 from argus.kernels.gemm import relu  # noqa: E402
+from argus.kernels.matmul_packed import pack_weights  # noqa: E402
 from argus.torch import register_library  # noqa: E402
 from tests.kernels.common import random  # noqa: E402
 
@@ -27,6 +28,13 @@ def layer(tokens: int) -> tuple[torch.Tensor, ...]:
     """Tokens, logits of four experts, and the experts' weights."""
     shapes = ((tokens, 8), (tokens, 4), (4, 32, 8), (4, 8, 16))
     return tuple(random(*shape, dtype="float16", seed=i) / 4 for i, shape in enumerate(shapes))
+
+
+def packed(bits: int) -> tuple[torch.Tensor, ...]:
+    """Tokens, packed weights, scales and zeros."""
+    weights, zeros = INDEX.abs().view(2, 2).repeat(10, 75) % 16, torch.full((2, 20), 3, dtype=torch.uint8)
+    scales = random(2, 20, dtype="float16", seed=1) / 100
+    return random(3, 150, dtype="float16"), pack_weights(weights, bits), scales, zeros
 
 
 CASES: dict[str, tuple[Callable[..., Any], Make, Make]] = {
@@ -81,6 +89,8 @@ CASES: dict[str, tuple[Callable[..., Any], Make, Make]] = {
         lambda: (random(4, 20), random(20, 8), random(8)),
         lambda: (random(4, 20), random(20, 8), random(9)),
     ),
+    "matmul_int4": (kernels.matmul_int4, lambda: packed(4), lambda: (INDEX,) * 4),
+    "matmul_int8": (kernels.matmul_int8, lambda: packed(8), lambda: packed(4)),
     "moe": (
         lambda *given: kernels.moe(*given, topk=2),
         lambda: layer(3),
@@ -183,6 +193,8 @@ OPERATORS: dict[str, Make] = {
     "layernorm": lambda: (*CASES["layernorm"][1](), 1e-5),
     "matmul": lambda: (random(4, 20), random(20, 8), None, None, None, None, None, torch.float32),
     "matmul_out": lambda: (random(4, 20), random(20, 8), *(None,) * 6, random(4, 8)),
+    "matmul_int4": lambda: (*packed(4), 128),
+    "matmul_int8": lambda: (*packed(8), 128),
     "moe": lambda: (*layer(3), None, 1.0, 2, False, True, "swiglu"),
     "quantize": lambda: (random(4, 20),),
     "reduce": lambda: (random(4, 20), "sum", 1, True),

@@ -65,6 +65,13 @@ template <int BYTES> void move(void* to, const void* from) { memcpy(to, from, BY
 template <int N, class T> void narrow(const float* from, T* to) {
     for (int i = 0; i < N; ++i) to[i] = cast<T>(from[i]);
 }
+template <int N, int MOST, class T> void integers(const unsigned* some, const unsigned* less, T* to) {
+    for (int i = 0; i < N; ++i) {
+        const int pair = i - i % 2, shift = i % 2 * 16;
+        const unsigned first = some[pair] >> shift & MOST, second = less ? less[pair] >> shift & MOST : 0u;
+        to[i] = cast<T>(static_cast<int>(first) - static_cast<int>(second));
+    }
+}
 inline int place(int own, int same) { return own + same; }
 template <int N> float maximum_of(float x, const float* values) {
     for (int i = 0; i < N; ++i) x = maximum(x, values[i]);

@@ -210,6 +210,39 @@ template <int N, class T> ARGUS_FN void narrow(const float* from, T* to) {
     for (int i = 0; i < N; ++i) to[i] = cast<T>(from[i]);
 }
 
+namespace target {
+// The bits of `mask` in `x`, and `ones`, which must be a register for this to be one instruction.
+ARGUS_FN unsigned masked(unsigned x, unsigned mask, unsigned ones) {
+    unsigned result;
+    asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(result) : "r"(x), "r"(mask), "r"(ones));
+    return result;
+}
+}  // namespace target
+
+// Integers below 2^7 (2^10) are the last bits of a bf16 from 2^7 on (an f16 from 2^10 on): two numbers an instruction.
+// Others are the last bits of a float from 2^23 on.
+template <int N, int MOST, class T> ARGUS_FN void integers(const unsigned* some, const unsigned* less, T* to) {
+    constexpr unsigned mask = MOST | MOST << 16;
+#pragma unroll
+    for (int i = 0; i < N; i += 2) {
+        const unsigned first = some[i], second = less ? less[i] : 0u;
+        unsigned& both = target::at<2>(to + i);
+        if constexpr (detail::same<T, f16>) {
+            asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(both)
+                : "r"(target::masked(first, mask, 0x64006400u)), "r"(second & mask | 0x64006400u));
+        } else if constexpr (MOST < 128) {
+            asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(both)
+                : "r"(target::masked(first, mask, 0x43004300u)), "r"(0x3f803f80u), "r"(second & mask | 0xc300c300u));
+        } else {
+            constexpr unsigned origin = 0x4b000000u, low = MOST, high = MOST << 16;
+            const float a = target::float_of(first & low | origin) - target::float_of(second & low | origin);
+            const float b = target::float_of((first & high) >> 16 | origin) -
+                            target::float_of((second & high) >> 16 | origin);
+            asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(b), "f"(a));
+        }
+    }
+}
+
 // ---- global memory
 
 // Whole vectors are the last to leave the caches: kernels that write as much as they read are 3 % faster then. Words

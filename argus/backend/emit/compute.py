@@ -12,6 +12,7 @@ from argus.backend.emit.address import global_address
 from argus.backend.emit.asynchronous import emit_bulk_reduce
 from argus.backend.emit.copy import domain_of, holders, reads
 from argus.backend.emit.expression import Printer, literal, reduction
+from argus.backend.emit.integers import emit_integers, integers
 from argus.backend.emit.problem import problem
 from argus.backend.emit.registers import Ints, counters, evaluate, fit, register_layout
 from argus.backend.emit.scope import Domain, Writer
@@ -30,6 +31,9 @@ def emit_map(stmt: Map, writer: Writer) -> None:
         return
     if (wide := _narrowed(stmt, writer)) is not None:
         _narrow(stmt, wide, domain, writer)
+        return
+    if (small := integers(stmt, writer)) is not None:
+        emit_integers(stmt, small, writer)
         return
     for each in domain.iterations([stmt.dst, *reads(stmt.value)]):
         printer = Printer(writer, each)

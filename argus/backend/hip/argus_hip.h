@@ -139,6 +139,15 @@ template <int N, class T> ARGUS_FN void narrow(const float* from, T* to) {
     }
 }
 
+template <int N, int MOST, class T> ARGUS_FN void integers(const unsigned* some, const unsigned* less, T* to) {
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        const int shift = i % 2 * 16;
+        const unsigned first = some[i - i % 2] >> shift & MOST, second = less ? less[i - i % 2] >> shift & MOST : 0u;
+        to[i] = cast<T>(static_cast<int>(first) - static_cast<int>(second));
+    }
+}
+
 // `med3` with an infinity is the larger (smaller) number, of any bits; what is no number is looked for apart.
 #define ARGUS_FOLDED(NAME, INFINITE)                                                                               \
     template <int N> ARGUS_FN float NAME(float x, const float* values) {                                           \

@@ -1,0 +1,211 @@
+"""Products with weights of 4 or 8 bits: packing, the choice of tiles, and the operators.
+
+Few tokens are multiplied straight from packed weights, which are read once. Of many tokens the product is the work, and
+weights are unpacked first, to 16 bits, for `matmul`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from argus.backend.launch.evaluate import Number
+from argus.diagnostic import LaunchError
+from argus.ir.types import DTYPES, DType
+from argus.kernels.gemm import combine, gemm
+from argus.kernels.matmul import calls, tiles_of_parts
+from argus.kernels.operands import problem, request
+from argus.kernels.packed import WORDS, product_of_packed, unpacked_weights
+from argus.kernels.rows import columns, dtype_of, matrix, same_rank, same_shape
+from argus.kernels.table import tile_for
+from argus.runtime.device import target_of
+from argus.runtime.function import Function, Operator
+from argus.runtime.work import Call, Work
+
+if TYPE_CHECKING:
+    import torch
+
+_HALVES = ("bfloat16", "float16")
+_FEW = 256  # tokens up to which products read packed weights
+_BLOCKS = 264  # of a launch that fills a GPU, two for each multiprocessor
+_MOST_PARTS = 16
+_SMALLEST_GROUP = {4: 32, 8: 16}
+
+
+def span(bits: int) -> int:
+    """Weights of a row that are packed together."""
+    return 32 // bits * WORDS
+
+
+def pack_weights(weights: torch.Tensor, bits: int) -> torch.Tensor:
+    """Integer weights `[N, K]` of 0 to `2**bits - 1`, packed as `matmul_int4` and `matmul_int8` take them.
+
+    The result is of int32, `[ceil(K / s), N, 16]`, with `s = 512 / bits`: word `p // (128 // bits) * 4 + p % 8 // 2` of
+    row n in block `k // s` holds weight k, with `p = k % s`, from bit `p % (128 // bits) // 8 * bits + p % 2 * 16` on.
+    What is beyond K is 0. Raises LaunchError.
+    """
+    import torch
+
+    _check_bits(bits)
+    same_rank("weights", weights, 2)
+    rows, depth = weights.shape
+    blocks, each = -(-depth // span(bits)), span(bits)
+    padded = torch.zeros(rows, blocks * each, dtype=torch.int64, device=weights.device)
+    padded[:, :depth] = weights.to(torch.int64) & (2**bits - 1)
+    chunks = padded.view(rows, blocks, 4, 16 // bits, 4, 2)  # chunk, eighth, lane, half
+    places = torch.arange(16 // bits, device=weights.device)[:, None, None] * bits
+    places = places + torch.arange(2, device=weights.device) * 16
+    words = (chunks << places).sum(dim=(3, 5)).view(rows, blocks, WORDS)
+    words = torch.where(words >= 2**31, words - 2**32, words)
+    return words.to(torch.int32).permute(1, 0, 2).contiguous()
+
+
+def matmul_int4(
+    x: torch.Tensor, packed: torch.Tensor, scales: torch.Tensor, zeros: torch.Tensor | None = None, *, group: int = 128
+) -> torch.Tensor:
+    """`x @ w.T` in x's dtype, with `w[n, k] = (packed weight - zeros[k // group, n]) * scales[k // group, n]`.
+
+    `x` `[..., K]` is bfloat16 or float16, as are `scales` `[ceil(K / group), N]`; `packed` is what `pack_weights` makes
+    of weights `[N, K]` of 0 to 15; `zeros`, uint8 in the shape of `scales`, are of 0 to 15, by default all 8. `group`
+    is 32, 64, 128 or a multiple of 128, such as one of all K rounded up. Float32 arithmetic; no gradient. Raises
+    LaunchError.
+    """
+    return _matmul(x, packed, scales, zeros, 4, group)
+
+
+def matmul_int8(
+    x: torch.Tensor, packed: torch.Tensor, scales: torch.Tensor, zeros: torch.Tensor | None = None, *, group: int = 128
+) -> torch.Tensor:
+    """The same as `matmul_int4` for weights and zeros of 0 to 255, zeros by default all 128.
+
+    `group` is 16, 32, 64 or a multiple of 64.
+    """
+    return _matmul(x, packed, scales, zeros, 8, group)
+
+
+def _matmul(
+    x: torch.Tensor, packed: torch.Tensor, scales: torch.Tensor, zeros: torch.Tensor | None, bits: int, group: int
+) -> torch.Tensor:
+    tensors = (x, packed, scales) if zeros is None else (x, packed, scales, zeros)
+    result: torch.Tensor = _PRODUCTS[bits](tensors, (), (group,))
+    return result
+
+
+@lru_cache(maxsize=4096)
+def tile_of(target: str, tokens: int, rows: int, depth: int, bits: int) -> Mapping[str, int]:
+    """The constants of a product straight from packed weights; DEPTH is 0 if the sum is not cut into parts."""
+    if target == "cpu":
+        return {"ROWS": 32, "TOKENS": 16, "STAGES": 1, "DEPTH": 0, "num_warps": 2}
+    width = next(n for n in (8, 16, 32, 64) if tokens <= n or n == 64)
+    shape = {"ROWS": 64, "TOKENS": width, "STAGES": 4, "num_warps": 4}
+    blocks = -(-rows // 64) * -(-tokens // width)
+    spans = -(-depth // span(bits))
+    parts = max(1, min(_MOST_PARTS, _BLOCKS // blocks, spans // 4))
+    each = -(-spans // parts)
+    return {**shape, "DEPTH": 0 if parts == 1 else each * span(bits)}
+
+
+def _work(tensors: tuple[torch.Tensor, ...], bits: int, group: int) -> Work:
+    dtype = _checked(*tensors, bits=bits, group=group)
+    x, packed, scales = matrix(tensors[0]), tensors[1].contiguous(), tensors[2].contiguous()
+    zeros = tensors[3].contiguous() if len(tensors) > 3 else None
+    (tokens, depth), rows = x.shape, scales.shape[1]
+    out = x.new_empty(tokens, rows)
+    result = out.view(*tensors[0].shape[:-1], rows)
+    target = target_of(str(x.device))
+    constants = {"DTYPE": dtype, "BITS": bits, "GROUP": group}
+    if not out.numel():
+        return Work((), (result,))
+    if tokens > _FEW and target != "cpu":
+        weights = x.new_empty(rows, depth)
+        unpack = Call(unpacked_weights, (packed, scales, zeros, weights), constants)
+        asked = request(x, weights.mT, out, None, None, None, None, None)
+        shape = problem(asked)
+        return Work((unpack, *calls(gemm, combine, asked, shape, tile_for(shape), _unread(x))), (result,))
+    tile = tile_of(target, tokens, rows, depth, bits)
+    given = (x, packed, scales, zeros)
+    if not tile["DEPTH"]:
+        return Work((Call(product_of_packed, (*given, out), {**constants, "OUT": dtype, **tile}),), (result,))
+    return Work(_of_parts(given, out, {**constants, **tile}), (result,))
+
+
+def _of_parts(given: tuple[Any, ...], out: torch.Tensor, constants: dict[str, Any]) -> tuple[Call, ...]:
+    """The launches that make parts of the sums and add them up."""
+    import torch
+
+    x, depth = given[0], int(constants["DEPTH"])
+    count = -(-x.shape[1] // depth)
+    parts = x.new_empty(count, *out.shape, dtype=torch.float32)
+    one = _unread(x)
+    added = {"OUT": constants["DTYPE"], "PARTS": count, "DEPTH": depth, **tiles_of_parts(count, *out.shape)}
+    return (
+        Call(product_of_packed, (*given, parts), {**constants, "OUT": DTYPES["float32"], "OUT_SHAPE": "S M N"}),
+        Call(combine, (parts, out, one, one[None], one, one, x.shape[1]), added),
+    )
+
+
+def _unread(x: torch.Tensor) -> torch.Tensor:
+    """What stands for absent scales and biases."""
+    import torch
+
+    return x.new_empty(1, dtype=torch.float32)
+
+
+def _check_bits(bits: int) -> None:
+    if bits not in _SMALLEST_GROUP:
+        raise LaunchError.of("argument-type", f"`bits` is {bits}", "use 4 or 8")
+
+
+def _checked(
+    x: torch.Tensor,
+    packed: torch.Tensor,
+    scales: torch.Tensor,
+    zeros: torch.Tensor | None = None,
+    *,
+    bits: int,
+    group: int,
+) -> DType:
+    """The dtype. Raises LaunchError."""
+    dtype, depth = dtype_of("x", x, _HALVES), columns(x)
+    dtype_of("scales", scales, (dtype.name,))
+    dtype_of("packed", packed, ("int32",))
+    same_rank("packed", packed, 3)
+    least, each = _SMALLEST_GROUP[bits], span(bits)
+    if group < least or group % least or (each % group and group % each):
+        what = f"groups of {group} weights of {bits} bits are not supported"
+        raise LaunchError.of("argument-type", what, f"use {least}, {2 * least}, {each} or a multiple of {each}")
+    rows = packed.shape[1]
+    same_shape("packed", packed, (-(-depth // each), rows, WORDS))
+    same_shape("scales", scales, (-(-depth // group), rows))
+    if zeros is not None:
+        dtype_of("zeros", zeros, ("uint8",))
+        same_shape("zeros", zeros, tuple(scales.shape))
+    return dtype
+
+
+def _function(bits: int) -> Function:
+    """The operator for weights of so many bits."""
+
+    def work(tensors: tuple[torch.Tensor, ...], _numbers: tuple[Number, ...], group: int) -> Work:
+        return _work(tensors, bits, group)
+
+    def fake(
+        x: torch.Tensor, packed: torch.Tensor, scales: torch.Tensor, zeros: torch.Tensor | None, group: int
+    ) -> torch.Tensor:
+        _checked(x, packed, scales, zeros, bits=bits, group=group)
+        return x.new_empty(*x.shape[:-1], scales.shape[1])
+
+    given = "Tensor x, Tensor packed, Tensor scales, Tensor? zeros, int group"
+    return Function(work, Operator(f"matmul_int{bits}({given}) -> Tensor", fake, join=_joined, split=_split))
+
+
+def _joined(tensors: tuple[Any, ...], _numbers: tuple[Number, ...], way: tuple[Any, ...]) -> tuple[Any, ...]:
+    return (*tensors[:3], tensors[3] if len(tensors) > 3 else None, *way)
+
+
+def _split(*given: Any) -> tuple[tuple[Any, ...], tuple[Number, ...], tuple[Any, ...]]:
+    return tuple(t for t in given[:4] if t is not None), (), given[4:]
+
+
+_PRODUCTS = {bits: _function(bits) for bits in _SMALLEST_GROUP}

@@ -1,0 +1,158 @@
+"""x @ w.T of weights kept as 4 or 8 bits, with a scale and a zero for each group of GROUP weights of a row.
+
+Weights are packed in words of 32 bits, 16 words for SPAN = 512 / BITS consecutive k of a row (`word_of`, `place_of`):
+`packed[k // SPAN, n, word]`. So a tile is one run of memory, and a lane that loads a word has the weights that it
+multiplies: consecutive halves of its registers, `k % 8 // 2` being the lane's place among the four of a row.
+
+The product takes weights less their zeros, which 16-bit floats hold exactly; the sum of a group is scaled in float32.
+Rows of weights are the rows of the product, tokens its columns: a tile of few tokens wastes nothing.
+"""
+
+from __future__ import annotations
+
+import argus
+import argus.language as al
+
+WORDS = 16
+"""Words of a row that stand together."""
+
+
+@argus.func
+def word_of(k, BITS):
+    """The word that holds weight k of its span."""
+    return k // (128 // BITS) * 4 + k % 8 // 2
+
+
+@argus.func
+def place_of(k, BITS):
+    """The lowest bit of weight k in its word."""
+    return k % (128 // BITS) // 8 * BITS + k % 2 * 16
+
+
+@argus.func
+def weight_at(packed, n, k, BITS):
+    """Weight k of row n, an integer."""
+    SPAN = 32 // BITS * WORDS
+    return (packed[k // SPAN, n, word_of(k % SPAN, BITS)] >> place_of(k % SPAN, BITS)) & (2**BITS - 1)
+
+
+@argus.func
+def zero_at(zeros, g, n, BITS):
+    """The integer that stands for 0 in group g of row n."""
+    return zeros[g, n].to(al.int32) & (2**BITS - 1)
+
+
+@argus.func
+def value_at(packed, scales, zeros, n, k, BITS, GROUP):
+    """The value that weight k of row n stands for."""
+    less = zero_at(zeros, k // GROUP, n, BITS).to(al.float32) if zeros is not None else 2.0 ** (BITS - 1)
+    return (weight_at(packed, n, k, BITS).to(al.float32) - less) * scales[k // GROUP, n]
+
+
+@argus.func
+def unpacked(words, zero, BITS, DTYPE):
+    """The weights in `words` `[rows, words]`, less their row's `zero`."""
+    ROWS, PER = words.shape[0], 32 // BITS
+    each = al.reshape(words, (ROWS, words.shape[1] // 4, 1, 4, 1))
+    place = al.arange(PER // 2)[:, None, None] * BITS + al.arange(2) * 16
+    # One statement, so that two weights are converted by one instruction.
+    if zero is None:
+        w = (((each >> place) & (2**BITS - 1)) - 2 ** (BITS - 1)).to(DTYPE)
+    else:
+        zero = zero[:, None, None, None, None]
+        w = (((each >> place) & (2**BITS - 1)) - (zero.to(al.int32) & (2**BITS - 1))).to(DTYPE)
+    return al.reshape(w, (ROWS, words.shape[1] * PER))
+
+
+@argus.kernel(num_warps=4)
+def product_of_packed(
+    x: al.Tensor[DTYPE, "M K"],
+    packed: al.Tensor[al.int32, "B N 16"],
+    scales: al.Tensor[DTYPE, "G N"],
+    zeros: al.Tensor[al.uint8, "G N"] | None,
+    out: al.Tensor[OUT, "OUT_SHAPE"],
+    DTYPE: al.constexpr = al.bfloat16,
+    OUT: al.constexpr = al.bfloat16,
+    OUT_SHAPE: al.constexpr = "M N",
+    BITS: al.constexpr = 4,
+    GROUP: al.constexpr = 128,
+    ROWS: al.constexpr = 64,
+    TOKENS: al.constexpr = 16,
+    STAGES: al.constexpr = 4,
+    DEPTH: al.constexpr = 0,
+):
+    """`out[m, n] = sum(x[m, k] * (weight[n, k] - zero[k // GROUP, n]) * scale[k // GROUP, n])`.
+
+    With DEPTH, part s of `out` is the sum over k from s DEPTH up to DEPTH more; `argus.kernels.gemm.combine` adds them.
+    """
+    M, K, N, B, G = x.shape[0], x.shape[1], packed.shape[1], packed.shape[0], scales.shape[0]
+    SPAN = 32 // BITS * WORDS
+    EACH = min(GROUP, SPAN)
+    al.requires((B * SPAN >= K) & (G * GROUP >= K) & (K < 2**30))
+    assert SPAN % EACH == 0 and GROUP % EACH == 0 and DEPTH % SPAN == 0, "groups are parts of spans, or whole spans"
+    if DEPTH:
+        al.requires(out.shape[0] <= 1024)
+        al.spec(
+            out,
+            lambda s, m, n: al.sum(
+                lambda k: al.where(
+                    (s * DEPTH <= k) & (k < s * DEPTH + DEPTH),
+                    x[m, k] * value_at(packed, scales, zeros, n, k, BITS, GROUP),
+                    0.0,
+                )
+            ),
+        )
+        i, j, s = al.grid(al.cdiv(N, ROWS), al.cdiv(M, TOKENS), out.shape[0])
+        first, last = s * DEPTH, al.minimum(s * DEPTH + DEPTH, K)
+    else:
+        al.spec(out, lambda m, n: al.sum(lambda k: x[m, k] * value_at(packed, scales, zeros, n, k, BITS, GROUP)))
+        i, j = al.grid(al.cdiv(N, ROWS), al.cdiv(M, TOKENS))
+        first, last = 0, K
+    n0, m0 = i * ROWS, j * TOKENS
+    acc = al.zeros((ROWS, TOKENS), al.float32)
+    for k0 in al.pipelined(first, last, SPAN, stages=STAGES):
+        xt = al.stage(x[m0 : m0 + TOKENS, k0 : k0 + SPAN], boundary_check=(0, 1))
+        pt = al.stage(packed[k0 // SPAN, n0 : n0 + ROWS, 0:WORDS], boundary_check=(0,))
+        for part in al.static_range(SPAN // EACH):
+            g = (k0 + part * EACH) // GROUP
+            rows = n0 + al.arange(ROWS)
+            scale = al.load(scales[g, rows], mask=(rows < N) & (g < G))
+            zero = None if zeros is None else al.load(zeros[g, rows], mask=(rows < N) & (g < G))
+            words = al.load(pt[:, part * (EACH * BITS // 32) : (part + 1) * (EACH * BITS // 32)])
+            w = unpacked(words, zero, BITS, DTYPE)
+            sums = al.zeros((ROWS, TOKENS), al.float32)
+            sums = al.mma(w, xt[:, part * EACH : (part + 1) * EACH], sums)
+            acc += sums * scale.to(al.float32)[:, None]
+    if DEPTH:
+        al.store(al.trans(out[s, m0 : m0 + TOKENS, n0 : n0 + ROWS]), acc.to(OUT), boundary_check=(0, 1))
+    else:
+        al.store(al.trans(out[m0 : m0 + TOKENS, n0 : n0 + ROWS]), acc.to(OUT), boundary_check=(0, 1))
+
+
+@argus.kernel(num_warps=4)
+def unpacked_weights(
+    packed: al.Tensor[al.int32, "B N 16"],
+    scales: al.Tensor[DTYPE, "G N"],
+    zeros: al.Tensor[al.uint8, "G N"] | None,
+    out: al.Tensor[DTYPE, "N K"],
+    DTYPE: al.constexpr = al.bfloat16,
+    BITS: al.constexpr = 4,
+    GROUP: al.constexpr = 128,
+    ROWS: al.constexpr = 16,
+):
+    """`out[n, k] = (weight[n, k] - zero[k // GROUP, n]) * scale[k // GROUP, n]`: for products of many tokens."""
+    N, K, B, G = out.shape[0], out.shape[1], packed.shape[0], scales.shape[0]
+    SPAN = 32 // BITS * WORDS
+    al.requires((B * SPAN >= K) & (G * GROUP >= K) & (K < 2**30))
+    al.spec(out, lambda n, k: value_at(packed, scales, zeros, n, k, BITS, GROUP))
+    i, b = al.grid(al.cdiv(N, ROWS), al.cdiv(K, SPAN))
+    rows, k = i * ROWS + al.arange(ROWS)[:, None], b * SPAN + al.arange(SPAN)
+    live = (rows < N) & (k < K)
+    words = al.load(packed[b, rows, word_of(k - b * SPAN, BITS)], mask=live)
+    scale = al.load(scales[k // GROUP, rows], mask=live).to(al.float32)
+    w = ((words >> place_of(k - b * SPAN, BITS)) & (2**BITS - 1)).to(al.float32)
+    if zeros is None:
+        less = 2.0 ** (BITS - 1)
+    else:
+        less = (al.load(zeros[k // GROUP, rows], mask=live).to(al.int32) & (2**BITS - 1)).to(al.float32)
+    al.store(out[rows, k], ((w - less) * scale).to(DTYPE), mask=live)
