@@ -100,7 +100,7 @@ def _equal(expr: Expr, domain: Domain) -> bool:
             tile = domain.writer.fragment(name)
             if tile is None:
                 return False
-            return bool(np.array_equal(*(domain.registers(tile, index, i) for i in range(2))))
+            return bool(np.array_equal(domain.registers(tile, index, 0), domain.registers(tile, index, 1)))
         case Op(args=args):
             return all(_equal(a, domain) for a in args)
         case _:
