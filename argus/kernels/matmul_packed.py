@@ -88,7 +88,7 @@ def _matmul(
     x: torch.Tensor, packed: torch.Tensor, scales: torch.Tensor, zeros: torch.Tensor | None, bits: int, group: int
 ) -> torch.Tensor:
     tensors = (x, packed, scales) if zeros is None else (x, packed, scales, zeros)
-    result: torch.Tensor = _PRODUCTS[bits](tensors, (), (group,))
+    result: torch.Tensor = (_int4 if bits == 4 else _int8)(tensors, (), (group,))
     return result
 
 
@@ -208,4 +208,4 @@ def _split(*given: Any) -> tuple[tuple[Any, ...], tuple[Number, ...], tuple[Any,
     return tuple(t for t in given[:4] if t is not None), (), given[4:]
 
 
-_PRODUCTS = {bits: _function(bits) for bits in _SMALLEST_GROUP}
+_int4, _int8 = _function(4), _function(8)
