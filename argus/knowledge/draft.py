@@ -24,6 +24,7 @@ from argus.frontend.surface import (
     Literal,
     Name,
     Statement,
+    Target,
     parts,
 )
 from argus.source import SourceFile, Span
@@ -97,7 +98,7 @@ class Draft:
 
     # ------------------------------------------------------------------ editing
 
-    def replace(self, node: Expression | Statement, new: str) -> None:
+    def replace(self, node: Expression | Statement | Target, new: str) -> None:
         """Replace a node by `new`."""
         self.edits.append((*self.place(node.span), new))
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from argus.knowledge.clause import Clause, Facts, clauses
 from argus.knowledge.facts import FACTS
-from argus.knowledge.rewrites import REWRITES, rewrite
+from argus.knowledge.rewrites import known, rewrite
 
 FOLDER = Path(__file__).parent
 LAYERS = ("global", "local", "instruction")
@@ -79,7 +79,7 @@ def read(path: Path) -> Entry:
     change = block.partition("```")[0]
     missing = [name for name in _NEEDED if not fields.get(name)]
     steps = tuple(fields.get("do", "").split())
-    unknown = [step for step in steps if step not in REWRITES]
+    unknown = [step for step in steps if not known(step)]
     if missing or unknown or path.parent.name not in LAYERS:
         raise ValueError(f"{path.name}: no {', '.join(missing)}; no such rewrite: {', '.join(unknown)}")
     return Entry(

@@ -60,4 +60,4 @@ def test_names_exist(entry: Entry) -> None:
 
 def test_layers_and_number() -> None:
     assert {e.layer for e in entries()} == {"global", "local", "instruction"}
-    assert len(entries()) >= 42 and len({e.name for e in entries()}) == len(entries())
+    assert len(entries()) >= 60 and len({e.name for e in entries()}) == len(entries())

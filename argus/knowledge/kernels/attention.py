@@ -26,8 +26,7 @@ def attention(
         o,
         lambda b, h, i, e: al.sum(
             lambda n: (
-                al.softmax(lambda j: al.sum(lambda d: q[b, h, i, d] * k[b, h, j, d]) * (scale * LN2))[n]
-                * v[b, h, n, e]
+                al.softmax(lambda j: al.sum(lambda d: q[b, h, i, d] * k[b, h, j, d]) * (scale * LN2))[n] * v[b, h, n, e]
             )
         ),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from argus.frontend.surface import Assign, AugAssign, Binary, Call, Expression, ForStmt, Name, Statement
+from argus.frontend.surface import Assign, AugAssign, Binary, Call, Expression, ForStmt, Literal, Name, Statement
 from argus.knowledge.draft import Draft, bound, every, expressions, free_name, statements
 
 LOG2E = "1.4426950408889634"
@@ -36,6 +36,17 @@ def divide_once(draft: Draft) -> None:
                     draft.before(statement, f"{inverse} = 1.0 / {total}")
                     draft.replace(quotient, f"{draft.read(left)} * {inverse}")
                     return
+                case _:
+                    pass
+
+
+def inverse_root(draft: Draft) -> None:
+    """Turn `1.0 / al.sqrt(x)` into `al.rsqrt(x)`, which is one instruction."""
+    for _, expr in _computing(draft):
+        for quotient in every(expr):
+            match quotient:
+                case Binary(op="/", left=Literal(value=1 | 1.0), right=Call() as root) if draft.called(root) == "sqrt":
+                    draft.replace(quotient, f"{draft.language}.rsqrt({draft.read(root.args[0])})")
                 case _:
                     pass
 

@@ -44,6 +44,24 @@ DEPTH, STAGES = ("BLOCK_K", "DEPTH"), ("STAGES",)
 """Names of a tile's extents in the examples and kernels of the language."""
 
 
+NAMES = {"rows": ROWS, "columns": COLUMNS, "depth": DEPTH, "stages": STAGES, "tile": ("TILE",), "group": ("GROUP",),
+         "warps": ()}  # fmt: skip
+"""What rewrites such as `rows=128` set, by the names that parameters of that meaning have. Warps are an option."""
+
+
+def setter(step: str) -> Callable[[Draft], None]:
+    """Return the rewrite that `rows=128` and the like stand for. Raises KeyError if nothing has that name."""
+    what, _, value = step.partition("=")
+    names = NAMES[what]
+
+    def change(draft: Draft) -> None:
+        found = next((n for n in names if n in draft.constants()), "") if names else "num_warps"
+        if found:
+            set_constants(draft, **{found: int(value)})
+
+    return change
+
+
 def _more_stages(draft: Draft) -> None:
     value = draft.constants().get("STAGES")
     if isinstance(value, int):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from argus.frontend.surface import Call
-from argus.knowledge.draft import Draft, given
+from argus.frontend.surface import Assign, Call
+from argus.knowledge.draft import Draft, expressions, given, statements
 
 _GROUP = 8
 
@@ -60,3 +60,28 @@ def cluster(draft: Draft) -> None:
     call = _grid(draft, "cluster")
     if call is not None and len(call.args) > 1:
         draft.keyword(call, "cluster", "2")
+
+
+def exchange_axes(draft: Draft) -> None:
+    """Let the second of two axes of the grid count fastest."""
+    call = _grid(draft, "group", "cluster")
+    for statement in statements(draft.function.body):
+        if call is None or not isinstance(statement, Assign) or call not in expressions(statement):
+            continue
+        if len(statement.targets) == len(call.args) == 2 and statement.unpack:
+            first, second = call.args
+            one, other = statement.targets
+            draft.replace(first, draft.read(second))
+            draft.replace(second, draft.read(first))
+            draft.replace(one, other.id)
+            draft.replace(other, one.id)
+
+
+def last_first(draft: Draft) -> None:
+    """Run the last programs along the first axis of the grid first."""
+    call = _grid(draft)
+    for statement in statements(draft.function.body):
+        if call is not None and isinstance(statement, Assign) and call in expressions(statement) and statement.unpack:
+            name, al = statement.targets[0].id, draft.language
+            if f"{al}.num_programs(0)" not in draft.text:
+                draft.after(statement, f"{name} = {al}.num_programs(0) - 1 - {name}")

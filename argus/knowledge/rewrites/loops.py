@@ -84,6 +84,20 @@ def read_once(draft: Draft) -> None:
         draft.keyword(calls[-1], "once", "True")
 
 
+def load_before(draft: Draft) -> None:
+    """Move the first load of a loop that does not depend on the loop to before it."""
+    for loop in draft.loops():
+        inside = {t.id for s in statements(loop.body) for t in getattr(s, "targets", ())} | {loop.target.id}
+        for statement in loop.body:
+            if not isinstance(statement, Assign) or "load" not in {draft.called(e) for e in every(statement.value)}:
+                continue
+            written = sum(bound(s) == bound(statement) for s in statements(loop.body))
+            if bound(statement) and written == 1 and not inside & set(names(statement.value)):
+                draft.before(loop, draft.read(statement))
+                draft.remove(statement)
+                return
+
+
 def mask_last_block(draft: Draft) -> None:
     """Apply a mask of a loop's elements, `x = al.where(place < end, x, c)`, in the last block only."""
     for loop in draft.loops():
