@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator
+import gc
+import os
+import shutil
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import TypeVar
@@ -24,12 +28,27 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if config.option.seed is None:  # before there are workers, which get the options
+    """Prepare what all workers share; they get the options and the environment."""
+    if hasattr(config, "workerinput"):
+        return
+    if config.option.seed is None:
         config.option.seed = Random().getrandbits(31)
+    # What a user has built before must not decide a test, so a run has a cache of its own.
+    os.environ["ARGUS_CACHE_DIR"] = folder = tempfile.mkdtemp(prefix="argus-cache-")
+    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
+    # Each worker has a core: more threads and compiling processes of PyTorch would only wait for one another.
+    for name in ("OMP_NUM_THREADS", "TORCHINDUCTOR_COMPILE_THREADS"):
+        os.environ.setdefault(name, "1")
 
 
 def pytest_report_header(config: pytest.Config) -> str:
     return f"seed: {config.option.seed}"
+
+
+def pytest_collection_finish() -> None:
+    """Keep what was imported and collected out of every later garbage collection."""
+    gc.collect()
+    gc.freeze()
 
 
 def _has_gpu() -> bool:
@@ -84,15 +103,6 @@ def require(found: T | None, what: str) -> T:
     if variable("CI") == "true":
         pytest.fail(f"needs {what}")
     pytest.skip(f"needs {what}")
-
-
-@pytest.fixture(scope="session", autouse=True)
-def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A cache directory of this run's own: what a user has built before must not decide a test."""
-    folder = tmp_path_factory.mktemp("argus-cache")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("ARGUS_CACHE_DIR", str(folder))
-        yield folder
 
 
 @pytest.fixture(scope="session")

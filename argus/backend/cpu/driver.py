@@ -21,12 +21,12 @@ _ASSERTED = 2  # in fibers.h
 class CpuFunction:
     """A kernel in a host shared library, called by its function `launch`.
 
-    `workers` host threads share the blocks of a launch.
+    `workers` host threads share the blocks of a launch; by default one for each core that the process may use.
     """
 
     def __init__(self, binary: bytes, workers: int | None = None, launch: str = "argus_cpu_launch") -> None:
         self._launch = _entry(binary, launch)
-        self._workers = workers or os.cpu_count() or 1
+        self._workers = workers or len(os.sched_getaffinity(0))
 
     def describe(self, tensor: Described) -> Encode:
         """See `argus.backend.launch.plan.Function`. The map has the layout of the host's header."""
