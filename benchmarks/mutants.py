@@ -115,6 +115,8 @@ SUBJECTS: tuple[Subject, ...] = (
     Subject("argus/kernels/attention_backward.py", "attention_backward_keys", shares=3),
     Subject("argus/kernels/attention_backward.py", "attention_backward_queries", shares=3),
     Subject("argus/kernels/attention_decode.py", "attention_decode_pages", shares=2),
+    Subject("argus/kernels/attention_varlen.py", "attention_packed", shares=3),
+    Subject("argus/kernels/attention_varlen.py", "cut_sequences", alignment=4),
     Subject("argus/kernels/dispatch.py", "count_pairs"),
     Subject("argus/kernels/dispatch.py", "add_counts", alignment=4),
     Subject("argus/kernels/dispatch.py", "place_pairs"),

@@ -3,6 +3,7 @@
 from argus.kernels.attention import attention
 from argus.kernels.attention_backward import attention_backward
 from argus.kernels.attention_decode import attention_decode
+from argus.kernels.attention_varlen import attention_varlen
 from argus.kernels.attention_with import attention_with
 from argus.kernels.cross_entropy import cross_entropy
 from argus.kernels.cross_entropy_backward import cross_entropy_backward
@@ -28,6 +29,7 @@ __all__ = [
     "attention",
     "attention_backward",
     "attention_decode",
+    "attention_varlen",
     "attention_with",
     "cross_entropy",
     "cross_entropy_backward",

@@ -185,7 +185,7 @@ def _visit(state: Layouts, stmt: Work) -> bool:
         for access, fragment in accesses:
             layout = state.fragments.get(fragment.name)
             found = None if layout is None else lift(layout, access.index, stmt.shape)
-            if found is None and layout is not None and isinstance(stmt, Map) and isinstance(stmt.value, Elem):
+            if found is None and layout is not None and _is_move(stmt):
                 found = carried(layout, access.index, stmt.shape)
             if found is not None and isinstance(stmt, Scan) and uneven(found, stmt.axis):
                 found = default(stmt.shape, state.kernel.num_threads)
@@ -207,6 +207,11 @@ def _visit(state: Layouts, stmt: Work) -> bool:
     if all(fragment.name in state.fragments for _, fragment in accesses):
         state.finished.add(stmt.id)
     return changed
+
+
+def _is_move(stmt: Work) -> bool:
+    """Return True if a statement gives its elements those of another tile; one number for all of them is no tile."""
+    return isinstance(stmt, Map) and isinstance(stmt.value, Elem) and bool(stmt.value.index)
 
 
 def _default_rest(state: Layouts, work: list[Work]) -> None:

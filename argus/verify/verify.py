@@ -20,7 +20,7 @@ from argus.verify.checks.bounds import BoundsChecker
 from argus.verify.checks.launchable import as_launched
 from argus.verify.findings import Finding, unknown
 from argus.verify.model.isl import IslError, limited
-from argus.verify.model.program import quotients, sites
+from argus.verify.model.program import block_bounds, sites
 from argus.verify.model.relations import Model
 from argus.verify.model.solver import Solver
 from argus.verify.model.translator import NonAffine
@@ -181,7 +181,7 @@ class _Run:
 
     def _weaker(self, form: Named) -> Questions | None:
         """The questions about a weaker form of the kernel; None if it is the same kernel, or has no model."""
-        if form.kernel is self.kernel and not quotients(sites(self.kernel)):
+        if form.kernel is self.kernel and not block_bounds(sites(self.kernel)):
             return None
         made = self._timed("relations", "isl", lambda: Questions(Model(form.kernel, form.definitions, lean=True)))
         return made if isinstance(made, Questions) else None

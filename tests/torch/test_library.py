@@ -22,6 +22,7 @@ Make = Callable[[], tuple[Any, ...]]
 
 INDEX = torch.tensor([0, 3, -100, 19])
 PAGES, LENS = torch.tensor([[3, 1], [2, 0]], dtype=torch.int32), torch.tensor([17, 32], dtype=torch.int32)
+OFFSETS = torch.tensor([0, 4, 9], dtype=torch.int32)
 
 
 def layer(tokens: int) -> tuple[torch.Tensor, ...]:
@@ -57,6 +58,11 @@ CASES: dict[str, tuple[Callable[..., Any], Make, Make]] = {
         kernels.attention_decode,
         lambda: (random(2, 4, 1, 64, dtype="float16"), *(random(5, 16, 2, 64, dtype="float16"),) * 2, PAGES, LENS),
         lambda: (random(2, 4, 1, 64, dtype="float16"), *(random(5, 16, 2, 64, dtype="float16"),) * 2, PAGES, LENS[:1]),
+    ),
+    "attention_varlen": (
+        lambda q, k: kernels.attention_varlen(q, k, k, OFFSETS, OFFSETS, causal=True, scale=0.3, return_lse=True),
+        lambda: (random(9, 4, 64, dtype="float16"), random(9, 2, 64, dtype="float16")),
+        lambda: (random(9, 4, 64, dtype="float16"), random(9, 3, 64, dtype="float16")),
     ),
     "attention_with": (
         lambda q, k: kernels.attention_with(q, k, k, causal=True, window=4, softcap=2.0, return_lse=True),
@@ -188,6 +194,7 @@ OPERATORS: dict[str, Make] = {
         True,
     ),
     "attention_decode": lambda: (*CASES["attention_decode"][1](), None),
+    "attention_varlen": lambda: (*(random(9, 2, 64, dtype="float16"),) * 3, OFFSETS, OFFSETS, None, True),
     "attention_with": lambda: (*(random(1, 2, 6, 64, dtype="float16"),) * 3, None, True, 4, 0.0),
     "cross_entropy": lambda: (*CASES["cross_entropy"][1](), -100),
     "layernorm": lambda: (*CASES["layernorm"][1](), 1e-5),

@@ -108,7 +108,7 @@ def variables(model: Model, part: Part, cells: Cells) -> Map:
     pairs = Map.from_range(found)
     pairs = pairs.move_dims(isl.dim_type.in_, 0, isl.dim_type.out, rank, found.dim(isl.dim_type.set) - rank)
     pairs = pairs.set_tuple_name(isl.dim_type.in_, site.name)
-    touched = cells.map.domain().intersect_params(model.context.contents)
+    touched = cells.map.domain().intersect_params(model.context.contents).intersect_params(model.context.possible)
     every = not cells.exact or touched.is_subset(pairs.domain())
     if not (every and pairs.is_single_valued() and _once(model, claim)):
         raise NonAffine("an element of the declared part has no variables that are known, or several")

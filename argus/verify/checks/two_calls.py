@@ -47,7 +47,9 @@ class _Call:
 
 def refuted(kernel: Kernel, finding: Finding) -> Finding:
     """Return a refutation with two calls if runs show a row that differs; otherwise return the finding unchanged."""
-    promise = next(p for p in kernel.invariants if p.span == finding.span)
+    promise = next((p for p in kernel.invariants if p.span == finding.span), None)
+    if promise is None:  # no promise is looked at: the proof of all of them gave up
+        return finding
     work = Work(_WORK)
     for first, second in _pairs(kernel, promise):
         difference = _difference(kernel, promise, first, second, work)

@@ -29,7 +29,7 @@ class Known:
         self, kernel: Kernel, translator: Translator, definitions: Sequence[Expr], lean: bool, uses: Sequence[Use] = ()
     ) -> None:
         """Collect the facts; see `relations.Model` for the parameters. `uses`: numbers that every block loads."""
-        self._kernel, self._translator, self._uses = kernel, translator, uses
+        self._kernel, self._translator, self._uses, self._lean = kernel, translator, uses, lean
         self._parts: dict[frozenset[str], Set] = {}
         conditions = [f"0 <= {translator.integer(Param(name), ())}" for name in kernel.sizes]
         if not lean:
@@ -63,11 +63,16 @@ class Known:
 
     @cached_property
     def contents(self) -> Set:
-        """The declared facts about the numbers that every block loads. The model's sets do not contain these facts."""
+        """The declared facts about the numbers that every block loads. The model's sets do not contain these facts.
+
+        Those of a lean model describe one basic set each: a fact with several cases would multiply the pieces.
+        """
         found = []
         for fact in facts(self._kernel, self._uses):
             with suppress(NonAffine):
-                found.append(self._translator.condition(fact, ()))
+                text = self._translator.condition(fact, ())
+                if not self._lean or self._of_all([text]).n_basic_set() == 1:
+                    found.append(text)
         return self._of_all(found)
 
     @cached_property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 
 from argus.ir.access import Holders, Mode, Relation, relations
@@ -375,8 +375,16 @@ def is_of_others(site: Site, value: Expr) -> bool:
 
 
 def once_a_program(site: Site) -> bool:
-    """Return True if a statement stands in no loop except the one over a block's programs."""
-    return all(loop.var == PROGRAM for loop in site.loops)
+    """Return True if a statement stands in no loop except the one over a block's programs, and loops of one trip."""
+    return all(loop.var == PROGRAM or _has_one_trip(loop) for loop in site.loops)
+
+
+def _has_one_trip(loop: For) -> bool:
+    match loop:
+        case For(start=Const(value=start), stop=Const(value=stop), step=step):
+            return 0 < stop - start <= step
+        case _:
+            return False
 
 
 def loaded(sites: tuple[Site, ...], every: tuple[Site, ...] = ()) -> dict[Access, str]:
@@ -404,33 +412,56 @@ def differs_by_block(expr: Expr) -> bool:
     )
 
 
-def quotients(sites: tuple[Site, ...]) -> dict[Expr, Param]:
-    """Name the quotients of loaded numbers by constants that occur in loop bounds, such as the pages of a sequence.
+def block_bounds(sites: tuple[Site, ...]) -> dict[Expr, Param]:
+    """Name what loop bounds compute from loaded numbers: quotients by constants, minima and maxima.
 
-    A proof for any trip count holds for the quotient too. Its exact relation to the dividend would split sets by the
-    remainder in the last iteration.
+    A proof for any trip count with the properties of `least` holds for the one that a name stands for. The exact
+    relation to the loaded numbers would split sets by the remainder in the last iteration, or by the operand.
     """
     found: dict[Expr, Param] = {}
     loops = ((site, site.stmt) for site in sites if isinstance(site.stmt, For))
     for expr in (resolved(sites, site, e) for site, loop in loops for e in (loop.start, loop.stop)):
         for part in walk(expr):
-            match part:
-                case Op(op="floordiv", args=(whole, Const(value=count))) if count > 0 and is_launch_constant(whole):
-                    if any(isinstance(e, Param) and e.name.startswith(LOADED) for e in walk(whole)):
-                        found.setdefault(part, Param(f"{BOUND_OF_BLOCK}quotient {len(found)}", part.dtype))
-                case _:
-                    pass
+            if _is_bound(part) and is_launch_constant(part) and _reads_loaded(part):
+                found.setdefault(part, Param(f"{BOUND_OF_BLOCK}number {len(found)}", part.dtype))
     return found
 
 
-def divided(quotient: Expr, name: Param) -> Expr:
-    """The definition of `name` as a quotient by a constant: name * count <= whole < name * count + count."""
-    match quotient:
-        case Op(op="floordiv", args=(whole, Const() as count)):
-            multiple = op("mul", name, count)
-            return op("and", op("le", multiple, whole), op("lt", whole, op("add", multiple, count)))
+def _is_bound(expr: Expr) -> bool:
+    match expr:
+        case Op(op="floordiv", args=(_, Const(value=count))):
+            return count > 0
+        case Op(op="minimum" | "maximum"):
+            return expr.dtype.is_int
         case _:
-            raise ValueError("no quotient by a constant")
+            return False
+
+
+def _reads_loaded(expr: Expr) -> bool:
+    return any(isinstance(e, Param) and e.name.startswith(LOADED) for e in walk(expr))
+
+
+def least(names: Mapping[Expr, Param]) -> Iterator[Expr]:
+    """The simple properties of `block_bounds`: a maximum is at least each of its operands, a minimum at most."""
+    for expr, name in names.items():
+        match expr:
+            case Op(op="minimum" | "maximum" as way, args=args):
+                yield from (op("le" if way == "minimum" else "ge", name, rewrite(e, names.get)) for e in args)
+            case _:
+                pass
+
+
+def definitions_of(names: Mapping[Expr, Param]) -> Iterator[Expr]:
+    """What the names of `block_bounds` are exactly; a quotient is name * count <= whole < name * count + count."""
+    for expr, name in names.items():
+        match expr:
+            case Op(op="floordiv", args=(whole, Const() as count)):
+                whole, multiple = rewrite(whole, names.get), op("mul", name, count)
+                yield op("and", op("le", multiple, whole), op("lt", whole, op("add", multiple, count)))
+            case Op(op=way, args=(a, b)):
+                yield op("eq", name, op(way, rewrite(a, names.get), rewrite(b, names.get)))
+            case _:
+                raise ValueError("no bound that is named")
 
 
 def only_writer(sites: tuple[Site, ...], site: Site, obj: str) -> Site | None:

@@ -19,10 +19,11 @@ from argus.verify.model.isl import IslError, Map, Set, first, involves, isl, poi
 from argus.verify.model.program import (
     PROGRAM,
     Site,
+    block_bounds,
+    definitions_of,
     differs_by_block,
-    divided,
+    least,
     loops_by_trip,
-    quotients,
     representatives,
     resolved,
     sites,
@@ -99,9 +100,11 @@ class Model:
         self.translator = Translator(counts=counting, trips=loops_by_trip(kernel), lean=lean)
         self.times_of = times(self.sites)
         self.depth = max(map(len, self.times_of.values()), default=1)
-        self._quotients = quotients(self.sites) if lean else {}
-        definitions = (*definitions, *(divided(quotient, name) for quotient, name in self._quotients.items()))
-        self.context = Known(kernel, self.translator, definitions, lean, certain(kernel, self.sites))
+        self._bounds = block_bounds(self.sites) if lean else {}
+        exactly = (*definitions, *definitions_of(self._bounds))
+        self.context = Known(kernel, self.translator, exactly, lean, certain(kernel, self.sites))
+        for fact in least(self._bounds):
+            self.context.narrow(self.when(fact))
         self._bare: dict[int, tuple[Set, bool, str]] = {}
         self._domains: dict[int, tuple[Set, bool, str]] = {}
         self._parsed: dict[str, Set] = {}
@@ -232,8 +235,8 @@ class Model:
         return conditions
 
     def resolve(self, site: Site, expr: Expr) -> Expr:
-        """Replace computed registers by their values, and quotients by names; see `resolved` and `quotients`."""
-        return rewrite(resolved(self.sites, site, expr), self._quotients.get)
+        """Replace computed registers by their values, and bounds by names; see `resolved` and `block_bounds`."""
+        return rewrite(resolved(self.sites, site, expr), self._bounds.get)
 
     # ------------------------------------------------------------------ rings
 
