@@ -64,6 +64,11 @@ def named_kernels(source: SourceFile) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name, kind in functions(source) if kind == "kernel"))
 
 
+def programs(source: SourceFile) -> tuple[str, ...]:
+    """Return the names of a file's programs, in order, without reading their bodies."""
+    return tuple(dict.fromkeys(name for name, kind in functions(source) if kind == "program"))
+
+
 def declared(source: SourceFile, name: str) -> tuple[tuple[str, str], ...]:
     """Return name and kind ("tensor", "optional", "scalar" or "constexpr") of each parameter. Raises `SourceError`."""
     module = parse(source, name)

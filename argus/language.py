@@ -46,6 +46,7 @@ __all__ = [
     "cdiv",
     "ceil",
     "cluster_rank",
+    "collective",
     "constexpr",
     "copy",
     "cos",
@@ -54,9 +55,11 @@ __all__ = [
     "cp_async_wait",
     "cumprod",
     "cumsum",
+    "current_stream",
     "device_assert",
     "device_print",
     "distinct",
+    "empty",
     "erf",
     "exp",
     "exp2",
@@ -132,6 +135,7 @@ __all__ = [
     "stage",
     "static_range",
     "store",
+    "stream",
     "sum",
     "swizzle",
     "tag",
@@ -832,3 +836,26 @@ def softmax(score: Callable[..., Any]) -> Any:
 @_kernel_only
 def logsumexp(score: Callable[..., Any]) -> Tile:
     """A term for `spec`: `al.logsumexp(lambda k: score)` is the logarithm of the sum of exp(score) over all k."""
+
+
+# ---------------------------------------------------------------------------- programs
+
+
+@_kernel_only
+def empty(shape: tuple[Scalar, ...], dtype: DType) -> View:
+    """A buffer of a program: contiguous, without contents."""
+
+
+@_kernel_only
+def stream() -> Any:
+    """A new stream of a program. `s.record()` gives an event, and `s.wait(event)` makes later work of `s` wait."""
+
+
+@_kernel_only
+def current_stream() -> Any:
+    """The stream on which a program is called."""
+
+
+@_kernel_only
+def collective(name: str, reads: tuple[View, ...] = (), writes: tuple[View, ...] = (), *, stream: Any = None) -> None:
+    """A call that a program does not define, such as an all-reduce. The program's caller gives a function for `name`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -15,7 +16,7 @@ DEFAULT_ALIASES = (("argus", "argus"), ("al", "argus.language"))
 
 def of_language(path: str) -> bool:
     """Return True if a dotted path is the language's: `argus`, its decorators, and what is in `argus.language`."""
-    return path in ("argus", "argus.language", *(f"argus.{name}" for name in ("kernel", "func", "autotune"))) or (
+    return path in ("argus", "argus.language", *(f"argus.{name}" for name in ("kernel", "program", "func", "autotune"))) or (
         path.startswith("argus.language.")
     )
 
@@ -169,14 +170,17 @@ def cut_out(source: SourceFile, name: str, first: int, count: int) -> SourceFile
     """A file as seen by the function `name` in its lines `first` to `first + count - 1`, which is nested in other
     Python, or one of several that are called so.
 
-    Line numbers stay. What stands around the function is blank, and so are kernels, so that it is the file's only one.
+    Line numbers stay. What stands around the function is blank. So are kernels, unless the function is a program, so
+    that a kernel is the file's only one.
     """
     text = source.text.split("\n")
     keep = set(range(first, first + count))
+    of_program = re.match(r"\s*@(\w+\.)*program\b", text[first - source.first_line]) is not None
     for block in blocks(scan(source)):
         lines = block.lines
         own = range(lines[0].first.line, lines[-1].last.end_line + 1)
-        helper = any(dotted(d.tokens[1:]).rpartition(".")[2] == "func" for d in block.decorators)
+        kinds = {dotted(d.tokens[1:]).rpartition(".")[2] for d in block.decorators}
+        helper = "func" in kinds or (of_program and "kernel" in kinds)
         called = block.header is not None and [t.text for t in block.header.tokens[1:2]] == [name]
         other = helper and not called if block.decorators else keep.isdisjoint(own)
         if not other or lines[0].indent:

@@ -125,6 +125,17 @@ def _misplaced(call: CallSite) -> Value:
     )
 
 
+def _of_programs(call: CallSite) -> Value:
+    call.context.fail(
+        "bad-program",
+        f"`al.{call.name}` belongs to the host, and this is a kernel",
+        call.span,
+        "write `al.zeros(shape, dtype)` or `al.shared(shape, dtype)` for memory of the kernel"
+        if call.name == "empty"
+        else "write it in a function under `@argus.program`, which launches kernels",
+    )
+
+
 def _outside(call: CallSite) -> Value:
     call.context.fail(
         "bad-tag",
@@ -149,6 +160,7 @@ HANDLERS: dict[str, Handler] = {
     **specification.HANDLERS,
     **watching.HANDLERS,
     **waves.HANDLERS,
+    **dict.fromkeys(("empty", "stream", "current_stream", "collective"), _of_programs),
     "once": _misplaced,
     "softmax": _outside,
     "logsumexp": _outside,

@@ -23,7 +23,7 @@ from argus.source import Elsewhere, Outer, SourceFile, Unusable, Value
 
 @dataclass(frozen=True)
 class KernelSource:
-    """A kernel as text: the function `name` of `file`. Its decorator's options are read from the text."""
+    """A kernel or program as text: the function `name` of `file`. Its decorator's options are read from the text."""
 
     name: str
     file: SourceFile
@@ -82,6 +82,11 @@ def kernel(
         return KernelSource(function.__name__, file_of(function), function.__doc__)
 
     return decorate if function is None else decorate(function)
+
+
+def program(function: Callable[..., Any], /) -> KernelSource:
+    """Makes a program of a function's text. Raises `SourceError` where the text cannot be found."""
+    return KernelSource(function.__name__, file_of(function), function.__doc__)
 
 
 def func(function: Callable[..., Any], /) -> FuncSource:
@@ -195,6 +200,8 @@ def _meaning(value: object) -> Elsewhere | Value | None:
     """Return the meaning of a Python value in a kernel; None if a kernel cannot use it."""
     if isinstance(value, FuncSource):
         return Elsewhere(value.file, value.name)
+    if isinstance(text := getattr(value, "argus_text", None), KernelSource):  # a kernel, for programs
+        return Elsewhere(text.file, text.name)
     return Value.of(value) if _is_constant(value) else None
 
 

@@ -11,7 +11,6 @@ PYTHON = {
 }
 LIBRARIES = ("np", "numpy", "torch", "math", "triton", "tl", "F", "nn", "jnp", "cp")
 FUNCTIONS = {
-    "empty": "write `al.zeros(shape, dtype)`, or `al.shared(shape, dtype)` for shared memory",
     "zeros_like": "write `al.zeros(x.shape, x.dtype)`",
     "full_like": "write `al.full(x.shape, value, x.dtype)`",
     "rand": "pass a tensor of random numbers, or compute them with `al.uint32` as examples/dropout.py does",

@@ -13,7 +13,7 @@ from argus.frontend import scan
 from argus.frontend.blocks import DEFAULT_ALIASES, Block, bindings, blocks, dotted, imports, resolve
 from argus.source import SourceFile
 
-DECORATORS = ("kernel", "func", "autotune")
+DECORATORS = ("kernel", "program", "func", "autotune")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _WORD = re.compile(r"\w+")
 _PAGE_BREAK = re.compile(r"^[ \t]*\f", re.MULTILINE)
@@ -87,13 +87,13 @@ def reachable(outline: Outline, only: Iterable[str]) -> set[str]:
 def _argus_decorator(
     source: SourceFile, block: Block, names: dict[str, str], diagnostics: list[Diagnostic]
 ) -> tuple[scan.Line, str] | None:
-    """The line with `@argus.kernel` or `@argus.func`, and which; None without one. Other decorators are checked."""
+    """The line with the language's decorator, and its kind; None without one. Other decorators are checked."""
     found: tuple[scan.Line, str] | None = None
     strangers: list[scan.Line] = []
     for line in block.decorators:
         package, _, name = resolve(dotted(line.tokens[1:]), names).rpartition(".")
         ours = package.split(".")[0] == "argus"
-        if ours and name in ("kernel", "func"):
+        if ours and name in ("kernel", "program", "func"):
             if found is not None:
                 diagnostics.append(_bad_decorator(source, line, "a second Argus decorator", "keep one of the two"))
             found = (line, name)

@@ -255,7 +255,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A decorated function. `kind` is "kernel" or "func"; `options` are the decorator's keyword arguments."""
+    """A decorated function. `kind` is "kernel", "program" or "func"; `options` are the decorator's keyword arguments."""
 
     name: str
     kind: str
@@ -310,8 +310,16 @@ class Module:
     @property
     def kernels(self) -> tuple[str, ...]:
         """The names of its kernels, each once, in order."""
+        return self._of_kind("kernel")
+
+    @property
+    def programs(self) -> tuple[str, ...]:
+        """The names of its programs, each once, in order."""
+        return self._of_kind("program")
+
+    def _of_kind(self, wanted: str) -> tuple[str, ...]:
         found = [*((f.name, f.kind) for f in self.functions), *self.unread]
-        return tuple(dict.fromkeys(name for name, kind in found if kind == "kernel"))
+        return tuple(dict.fromkeys(name for name, kind in found if kind == wanted))
 
 
 def assigned(body: tuple[Statement, ...]) -> Iterator[Target]:

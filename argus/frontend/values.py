@@ -180,6 +180,20 @@ class MbarrierSlot:
 
 
 @dataclass(frozen=True, slots=True)
+class StreamValue:
+    """A program's stream, by its name."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class EventValue:
+    """A program's event, by its name."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class Nothing:
     """The value of a call for its effect."""
 
@@ -202,6 +216,8 @@ Value = Union[
     Range,
     Contents,
     Specified,
+    StreamValue,
+    EventValue,
     NamedBarrier,
     MbarrierArray,
     MbarrierSlot,
@@ -264,6 +280,10 @@ def describe(value: Value) -> str:
             return "a condition on a tensor's contents"
         case Specified():
             return "a term of a specification"
+        case StreamValue():
+            return "a stream"
+        case EventValue():
+            return "an event"
         case NamedBarrier():
             return "a named barrier"
         case MbarrierArray():

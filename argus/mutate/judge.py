@@ -18,7 +18,7 @@ from argus.ir.cluster import unite
 from argus.ir.nodes import Kernel, Spec
 from argus.ir.visit import walk
 from argus.mutate.inputs import arguments
-from argus.mutate.mutation import Kind, Mutation, mutations
+from argus.mutate.mutation import Change, Kind, Mutation, mutations
 from argus.simulate import NotReplayable, simulate
 from argus.simulate.sizes import admissible, size_vectors
 from argus.simulate.usage import kernel_roles
@@ -50,7 +50,7 @@ class Result:
     `code`: that of the diagnostic or violation that decided, "" if equivalent. `detail`: an explanation in words, with
     the sizes, if the mutant was missed or is unknown."""
 
-    mutation: Mutation
+    mutation: Change
     outcome: Outcome
     code: str
     detail: str

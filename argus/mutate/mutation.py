@@ -43,7 +43,7 @@ from argus.mutate.kind import Kind
 from argus.mutate.terms import Edit
 from argus.source import Span
 
-__all__ = ["Kind", "Mutation", "mutations"]
+__all__ = ["Change", "Kind", "Mutation", "mutations"]
 
 Block = tuple[Stmt, ...]
 SYNCHRONISATION = (
@@ -54,15 +54,21 @@ SYNCHRONISATION = (
 
 
 @dataclass(frozen=True, slots=True)
-class Mutation:
-    """A kernel one edit away from another. `name` is unique among the mutations of a kernel; `before` and `after` are
-    lines of the IR, `span` what they come from."""
+class Change:
+    """One edit. `name` is unique among the edits of a kernel or program; `before` and `after` are lines of the IR,
+    `span` what they come from."""
 
     name: str
     kind: Kind
     span: Span
     before: str
     after: str
+
+
+@dataclass(frozen=True, slots=True)
+class Mutation(Change):
+    """A kernel one edit away from another."""
+
     kernel: Kernel
 
 

@@ -99,7 +99,7 @@ class CachedSource:
 
             return Entry(signature_to_json(signature(elaborate(self.text.file, self.text.name, options))))
 
-        entry = self._entry("interface", _options(options), make)
+        entry = self._entry("interface", options_json(options), make)
         return unaligned(signature_from_json(entry.data, self.text.file))
 
     def executable(self, options: Options) -> Executable:
@@ -159,7 +159,7 @@ def _constant(value: object) -> Json:
     return ["func", value.name, value.digest] if isinstance(value, FuncSource) else constant(value)
 
 
-def _options(options: Options) -> dict[str, Json]:
+def options_json(options: Options) -> dict[str, Json]:
     constants = {}
     for name, value in {**options.constexprs, "num_warps": options.num_warps}.items():
         try:
@@ -176,7 +176,7 @@ def _options(options: Options) -> dict[str, Json]:
 
 def _built_with(options: Options) -> dict[str, Json]:
     """Return everything that a build depends on besides the text."""
-    return {**_options(options), "toolchain": _toolchain(options.target)}
+    return {**options_json(options), "toolchain": _toolchain(options.target)}
 
 
 def _toolchain(target: str) -> Json:

@@ -117,6 +117,11 @@ class JitKernel:
         return self._planner.plan(grid, self._planner.arrange(args, kwargs))
 
     @property
+    def argus_text(self) -> object:
+        """The text of the kernel, if it is known: programs that name the kernel read it."""
+        return getattr(self.source, "text", None)
+
+    @property
     def parameters(self) -> tuple[Parameter, ...]:
         """The parameters in order of declaration. Raises SourceError."""
         return self._planner.parameters

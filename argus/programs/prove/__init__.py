@@ -1,0 +1,1 @@
+"""Proofs of programs: one file a property."""
