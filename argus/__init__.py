@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from argus.frontend.decorator import func
     from argus.graph import compile_report
+    from argus.programs import JitProgram, program
     from argus.runtime import Call, Function, JitKernel, Operator, Work, from_text, kernel
     from argus.tuning import Autotuner, Config, autotune, do_bench
 
@@ -17,6 +18,7 @@ __all__ = [
     "Config",
     "Function",
     "JitKernel",
+    "JitProgram",
     "Operator",
     "Work",
     "autotune",
@@ -25,11 +27,13 @@ __all__ = [
     "from_text",
     "func",
     "kernel",
+    "program",
 ]
 
 _HOMES = {
     "compile_report": "argus.graph",
     "func": "argus.frontend.decorator",
+    **dict.fromkeys(("JitProgram", "program"), "argus.programs"),
     **dict.fromkeys(("Call", "Function", "JitKernel", "Operator", "Work", "from_text", "kernel"), "argus.runtime"),
     **dict.fromkeys(("Autotuner", "Config", "autotune", "do_bench"), "argus.tuning"),
 }

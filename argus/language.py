@@ -858,4 +858,4 @@ def current_stream() -> Any:
 
 @_kernel_only
 def collective(name: str, reads: tuple[View, ...] = (), writes: tuple[View, ...] = (), *, stream: Any = None) -> None:
-    """A call that a program does not define, such as an all-reduce. The program's caller gives a function for `name`."""
+    """A call that a program does not define, such as an all-reduce. The caller gives a function for `name`."""

@@ -21,7 +21,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"frontend", "passes", "verify", "simulate", "backend"}),
     frozenset({"compile", "mutate"}),
     frozenset(
-        {"torch", "kernels", "runtime", "tuning", "editor", "graph", "demo", "cli", "agents", "knowledge",
+        {"torch", "kernels", "runtime", "programs", "tuning", "editor", "graph", "demo", "cli", "agents", "knowledge",
          "__main__", "__init__"}
     ),
 )

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 
 from argus.cli.common import UNUSABLE, internal, out, progress, worst
-from argus.cli.jobs import jobs, unusable, verify
+from argus.cli.jobs import jobs, program_jobs, unusable, verify, verify_program, with_kernels
 from argus.cli.version import installed_version
 from argus.diagnostic import ArgusError
 from argus.render import Outcome, outcome_json, outcome_text, sarif
@@ -34,7 +34,8 @@ def _checked(options: argparse.Namespace) -> Iterator[tuple[Outcome, int]]:
     for where in options.files:
         start = time.perf_counter()
         try:
-            found = list(jobs(where, options))
+            programs = program_jobs(where, options)
+            found = [] if programs and not with_kernels(where) else list(jobs(where, options))
         except ArgusError as error:
             yield unusable(where, start, error.diagnostics), UNUSABLE
             continue
@@ -45,3 +46,6 @@ def _checked(options: argparse.Namespace) -> Iterator[tuple[Outcome, int]]:
             with progress(f"proving {job.name}"):
                 verified = verify(job, options.limit, options.accept, options.exact, options.second_opinion)
             yield verified.outcome, verified.code
+        for program in programs:
+            with progress(f"proving {program.name}"):
+                yield verify_program(program, options.limit)

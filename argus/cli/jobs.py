@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from argus import compile
 from argus.cli.common import DISAGREED, PROVED, REFUTED, UNKNOWN, UNUSABLE, bad_input, internal
@@ -18,7 +19,11 @@ from argus.render import Outcome
 from argus.source import SourceFile
 from argus.verify import Report
 from argus.verify.equality import equalities
+from argus.verify.report import verdict_of
 from argus.work import LIMIT_S
+
+if TYPE_CHECKING:
+    from argus.programs.ir import Program
 
 _CODES = {Verdict.PROVED: PROVED, Verdict.REFUTED: REFUTED, Verdict.UNKNOWN: UNKNOWN}
 _EXPLICIT = ".ir"
@@ -40,6 +45,75 @@ class Job:
         return compile.lower(compile.elaborate(self.source, self.name, self.options), self.options.target)
 
 
+@dataclass(frozen=True, slots=True)
+class ProgramJob:
+    """A program to prove, with the kernels that it launches."""
+
+    source: SourceFile
+    name: str
+    options: Options
+
+    def program(self) -> Program:
+        """The program with its memory planned. Raises `ArgusError`."""
+        from argus.programs.pipeline import lower
+
+        return lower(self.source, self.name, self.options)
+
+
+def program_jobs(where: str, options: argparse.Namespace) -> list[ProgramJob]:
+    """The programs that FILE[::NAME] names; none if it names a kernel. Raises `ArgusError` for an unreadable file."""
+    path, wanted = _parted(where)
+    if path.endswith(_EXPLICIT):
+        return []
+    source = _read(path)
+    aligned = {} if options.alignment is None else {"default_alignment": options.alignment}
+    constants = dict[str, object](options.constants)
+    found = []
+    for name in compile.programs(source):
+        declared = {parameter for parameter, _ in compile.declared(source, name)}
+        mine = {key: value for key, value in constants.items() if key in declared}
+        if wanted in ("", name):
+            found.append(ProgramJob(source, name, Options(target=options.target, constexprs=mine, **aligned)))
+    return found
+
+
+def with_kernels(where: str) -> bool:
+    """Return True if FILE[::NAME] names a whole file that has kernels."""
+    path, wanted = _parted(where)
+    return not wanted and bool(compile.named_kernels(_read(path)))
+
+
+def verify_program(job: ProgramJob, limit_s: float | None) -> tuple[Outcome, int]:
+    """Prove a program and every kernel that it launches. An error is an outcome too."""
+    from argus.programs.prove.prove import prove
+    from argus.programs.settle import options_of
+
+    start = time.perf_counter()
+    try:
+        program = job.program()
+        limit = LIMIT_S if limit_s is None else limit_s
+        reports = [prove(program, limit)]
+        for use in program.uses:
+            reports.append(compile.prove(use.source, use.name, options_of(use, program.target), limit_s=limit))
+    except ArgusError as error:
+        return unusable(job.name, start, error.diagnostics), UNUSABLE
+    except Exception as error:  # an internal error on one program does not hide the results of the others
+        return unusable(job.name, start, (internal(error),)), UNUSABLE
+    found = tuple(d for r in reports for d in r.diagnostics)
+    verdict = verdict_of(found)
+    assumed = tuple(dict.fromkeys(a for r in reports for a in r.assumptions))
+    aligned = {t.name: t.alignment for t in program.tensors} if verdict is Verdict.PROVED else {}
+    equality = {s.output: "over the reals" for s in program.specs}
+    seconds = time.perf_counter() - start
+    return Outcome(job.name, verdict, seconds, assumed, found, aligned, equality=equality), _CODES[verdict]
+
+
+def _parted(where: str) -> tuple[str, str]:
+    """The file and the name of FILE[::NAME]."""
+    path, separator, wanted = where.rpartition("::")
+    return (where, "") if not separator or os.path.exists(where) else (path, wanted)
+
+
 def _read(path: str) -> SourceFile:
     try:
         source = SourceFile(path, read_text(path))
@@ -59,9 +133,7 @@ def _listed(names: Sequence[str]) -> str:
 def jobs(where: str, options: argparse.Namespace) -> Iterator[Job]:
     """The kernels that FILE[::KERNEL] names. Raises `ArgusError` where there are none."""
     constants = dict[str, object](options.constants)
-    path, separator, wanted = where.rpartition("::")
-    if not separator or os.path.exists(where):
-        path, wanted = where, ""
+    path, wanted = _parted(where)
     source = _read(path)
     if path.endswith(_EXPLICIT):
         if constants:

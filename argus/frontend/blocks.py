@@ -16,9 +16,8 @@ DEFAULT_ALIASES = (("argus", "argus"), ("al", "argus.language"))
 
 def of_language(path: str) -> bool:
     """Return True if a dotted path is the language's: `argus`, its decorators, and what is in `argus.language`."""
-    return path in ("argus", "argus.language", *(f"argus.{name}" for name in ("kernel", "program", "func", "autotune"))) or (
-        path.startswith("argus.language.")
-    )
+    decorators = (f"argus.{name}" for name in ("kernel", "program", "func", "autotune"))
+    return path in ("argus", "argus.language", *decorators) or path.startswith("argus.language.")
 
 
 HEADERS = ("if", "elif", "else", "for", "while", "with", "try", "except", "finally", "def", "class")

@@ -255,7 +255,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A decorated function. `kind` is "kernel", "program" or "func"; `options` are the decorator's keyword arguments."""
+    """A decorated function. `kind` is "kernel", "program" or "func"; `options` are the decorator's keywords."""
 
     name: str
     kind: str

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from argus.ir.expr import Const, Expr, Op, Param, op, rewrite
-from argus.ir.nodes import Kernel, Tensor
+from argus.ir.expr import Const, Expr, Param, op, rewrite
+from argus.ir.nodes import Kernel, Requires
 from argus.ir.types import MAX_EXTENT
 from argus.programs.ir import Buffer, Launch, Part, Program, wide
 
@@ -88,8 +88,6 @@ def obligations(program: Program, bound: Bound) -> Iterator[Obligation]:
     for name in bound.kernel.sizes:
         small = op("le", bound.values[name], Const(MAX_EXTENT))
         yield Obligation("program-shape", small, f"the size `{name}` of `{bound.kernel.name}` is at most {MAX_EXTENT}")
-    from argus.ir.nodes import Requires
-
     for p in bound.kernel.preconditions:
         if isinstance(p, Requires):
             yield Obligation("program-precondition", bound.of(p.cond), f"`{bound.kernel.name}` requires it")
@@ -133,17 +131,9 @@ def touched(kernel: Kernel) -> tuple[frozenset[str], frozenset[str]]:
     return frozenset(t.name for t in tensors if t.read), frozenset(t.name for t in tensors if t.written)
 
 
-def element_bytes(program: Program, name: str) -> int:
-    """The bytes of an element of a tensor or buffer."""
-    return program.object(name).dtype.bytes
-
-
 def exact_bytes(buffer: Buffer) -> Expr:
     """The bytes of a buffer's elements."""
     size: Expr = Const(buffer.dtype.bytes)
     for extent in buffer.shape:
         size = op("mul", size, wide(extent))
     return size
-
-
-__all__ = ["Bound", "Obligation", "Op", "Tensor", "bound"]

@@ -113,8 +113,11 @@ class _Elaboration:
 
     def __init__(self, module: Module, function: Function, options: Options) -> None:
         own: dict[str, Handler] = {
-            "empty": self._empty, "stream": self._stream, "current_stream": self._current, "collective": self._collective
-        }  # fmt: skip
+            "empty": self._empty,
+            "stream": self._stream,
+            "current_stream": self._current,
+            "collective": self._collective,
+        }
         shared = {name: HANDLERS[name] for name in (*_SHARED, "once")}
         handlers = {**dict.fromkeys(HANDLERS, _of_kernels), **shared, **own}
         frame = Frame(function, 0)
@@ -283,7 +286,9 @@ class _Elaboration:
         """An int32 expression over sizes and numbers."""
         found = as_tile(self.context, self.value(node), node.span, int32)
         if found.shape or found.dtype is not int32:
-            self.context.fail("type-mismatch", f"{what} is an int32, and this is {describe(found)}", node.span, "use sizes")
+            self.context.fail(
+                "type-mismatch", f"{what} is an int32, and this is {describe(found)}", node.span, "use sizes"
+            )
         return found.expr
 
     def stream(self, node: Expression | None) -> str:
@@ -292,7 +297,9 @@ class _Elaboration:
             return MAIN
         value = self.value(node)
         if not isinstance(value, StreamValue):
-            self.context.fail("bad-launch", f"`stream` is {describe(value)}", node.span, "pass what `al.stream()` gives")
+            self.context.fail(
+                "bad-launch", f"`stream` is {describe(value)}", node.span, "pass what `al.stream()` gives"
+            )
         return value.name
 
     # ------------------------------------------------------------------ buffers, streams, events
@@ -446,4 +453,3 @@ class _Elaboration:
 def _on_host(expr: Expr) -> bool:
     """Return True if an expression is known on the host: of sizes, numbers and counters."""
     return all(isinstance(e, (Const, Param, LoopVar, Op)) for e in walk(expr))
-

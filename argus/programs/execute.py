@@ -19,14 +19,13 @@ from argus.backend.launch.evaluate import Number, evaluate
 from argus.ir.access import Mode, relations
 from argus.ir.contents import offence, outside, ranges, spaced
 from argus.ir.expr import Expr, LoopVar, Param, rewrite
-from argus.ir.nodes import Accumulate, Arranged, Kernel, Scalar, Spec, Tensor
+from argus.ir.nodes import Accumulate, Arranged, InRange, Kernel, Scalar, Spec, Tensor
 from argus.ir.types import DType
 from argus.ir.visit import walk as statements
 from argus.programs.bound import Bound, bound, exact_bytes, obligations, strides_of, touched
 from argus.programs.ir import (
     MAIN,
     POOL_ALIGNMENT,
-    Buffer,
     Collective,
     For,
     If,
@@ -176,7 +175,7 @@ class _Execution:
         output = self.arrays[spec.output]
         if not output.size:
             return
-        held = {name: _Held(a, self.program.object(name).dtype) for name, a in self.initial.items()}
+        held: Any = {name: _Held(a, self.program.object(name).dtype) for name, a in self.initial.items()}
         mesh = np.ix_(*(np.arange(n) for n in output.shape))
         expected = np.broadcast_to(Reference(held, self.env).term(spec.value, dict(enumerate(mesh))), output.shape)
         wrong = differs(output, expected)
@@ -327,7 +326,9 @@ class _Execution:
 
     def _compute(self, step: Launch, found: Bound, parts: Mapping[str, Part], writes: frozenset[str]) -> None:
         kernel = found.kernel
-        held = {n: _Held(self.arrays[p.obj][self._slices(p)].copy(), kernel.object(n).dtype) for n, p in parts.items()}
+        held: Any = {
+            n: _Held(self.arrays[p.obj][self._slices(p)].copy(), kernel.object(n).dtype) for n, p in parts.items()
+        }
         params: dict[str, Number] = {name: self.number(e) for name, e in found.values.items()}
         numbers = tuple(params[s.name] for s in kernel.params if isinstance(s, Scalar))
         seed = _seed(f"{kernel.name} {kernel.constexprs}", [h.values for h in held.values()], numbers)
@@ -441,17 +442,19 @@ def _drawn(seed: int, number: int, like: Array) -> Array:
 
 def trials(program: Program) -> Iterator[tuple[dict[str, Number], dict[str, Array]]]:
     """Small sizes of a program with numbers and inputs for all of its parameters."""
-    from argus.mutate.inputs import arguments
-    from argus.simulate.sizes import size_vectors
+    from argus.simulate.sizes import admissible, size_vectors
 
     kernel = as_kernel(program)
-    for vector in size_vectors(kernel):
-        yield inputs_of(program, kernel, vector, arguments(kernel, vector))
+    numbers = [s.name for s in program.scalars if s.dtype.is_int]
+    for number, vector in enumerate(size_vectors(kernel)):
+        yield inputs_of(program, kernel, vector)
+        without = {**vector, **dict.fromkeys(numbers, 0)}
+        if numbers and not number and admissible(kernel, without):
+            yield inputs_of(program, kernel, without)
 
 
 def at(program: Program, sizes: Mapping[str, int]) -> tuple[dict[str, Number], dict[str, Array]] | None:
     """Numbers and inputs at given sizes; None if the program does not admit them, or if they are too large."""
-    from argus.mutate.inputs import arguments
     from argus.simulate.sizes import admissible, integer_parameters, shape_of
 
     kernel = as_kernel(program)
@@ -460,13 +463,22 @@ def at(program: Program, sizes: Mapping[str, int]) -> tuple[dict[str, Number], d
         return None
     if not admissible(kernel, vector):
         return None
-    return inputs_of(program, kernel, vector, arguments(kernel, vector))
+    return inputs_of(program, kernel, vector)
 
 
 def inputs_of(
-    program: Program, kernel: Kernel, vector: Mapping[str, int], given: Mapping[str, Any]
+    program: Program, kernel: Kernel, vector: Mapping[str, int]
 ) -> tuple[dict[str, Number], dict[str, Array]]:
-    """Split arguments into numbers and arrays."""
+    """Numbers and arrays at given sizes. Index tensors that are only in a range hold its ends, too."""
+    from argus.mutate.inputs import arguments
+    from argus.simulate.launch import scalar
+
+    given: dict[str, Any] = arguments(kernel, vector)
+    arranged = {p.tensor for p in program.preconditions if isinstance(p, Arranged)}
+    for fact in program.preconditions:
+        if isinstance(fact, InRange) and fact.tensor not in arranged and given[fact.tensor].size:
+            flat = given[fact.tensor].reshape(-1)
+            flat[0], flat[-1] = int(scalar(fact.lo, vector)), int(scalar(fact.hi, vector)) - 1
     tensors = {t.name: given[t.name] for t in program.tensors}
     numbers: dict[str, Number] = {**vector, **{s.name: given[s.name] for s in program.scalars}}
     return numbers, tensors
@@ -479,8 +491,15 @@ def as_kernel(program: Program) -> Kernel:
 
     loops = tuple(nodes.For(s.var, s.start, s.stop, s.step, ()) for s in walk(program.body) if isinstance(s, For))
     return Kernel(
-        program.name, program.params, program.sizes, program.constexprs, None, 4, 32, program.preconditions, (), (), loops
+        program.name,
+        program.params,
+        program.sizes,
+        program.constexprs,
+        None,
+        4,
+        32,
+        program.preconditions,
+        (),
+        (),
+        loops,
     )
-
-
-__all__ = ["Buffer", "Result", "Violation", "execute"]

@@ -58,8 +58,6 @@ def wide(expr: Expr) -> Expr:
     return expr if expr.dtype is int64 else Op("cast", (expr,), int64)
 
 
-
-
 @dataclass(frozen=True, slots=True)
 class Part:
     """A box of a tensor or buffer: `extent` elements from `start` on, along each dimension.
@@ -197,10 +195,15 @@ class Program:
 
     def object(self, name: str) -> Tensor | Buffer:
         """The tensor or buffer called `name`; KeyError if there is none."""
-        for candidate in (*self.tensors, *self.buffers):
+        for candidate in self.objects:
             if candidate.name == name:
                 return candidate
         raise KeyError(name)
+
+    @property
+    def objects(self) -> tuple[Tensor | Buffer, ...]:
+        """Tensor parameters, then buffers."""
+        return (*self.tensors, *self.buffers)
 
 
 def walk(body: tuple[Step, ...]) -> Iterator[Step]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from argus import compile
 from argus.diagnostic import Note, SourceError
@@ -14,21 +14,33 @@ from argus.frontend.context import Context
 from argus.frontend.decorator import FuncSource
 from argus.frontend.expressions import items_of
 from argus.frontend.parser import parse
-from argus.frontend.surface import Attribute, Call, Expression, Function, Module, Name, Subscript
+from argus.frontend.surface import Attribute, Call, Expression, Function, Module, Name, Slice, Subscript
 from argus.frontend.tiles import as_tile
-from argus.frontend.values import Constant, Helper, View, describe
+from argus.frontend.values import Constant, Helper, Value, View, describe
 from argus.ir.expr import Const, Expr, LoopVar, Op, Param, walk
 from argus.ir.nodes import Kernel, Scalar, Tensor
 from argus.ir.types import int32
-from argus.programs.ir import Launch, Part, Use
+from argus.programs.ir import Launch, Part, Step, Use
 from argus.programs.parts import part_of
 from argus.source import Elsewhere, SourceFile, Span
 
-if TYPE_CHECKING:
-    from argus.programs.elaborate import _Elaboration
-
 _OPTIONS = ("num_warps", "stream")
 """Keywords of a launch that are no parameters of the kernel."""
+
+
+class State(Protocol):
+    """The elaboration of a program, as launches see it."""
+
+    context: Context
+    uses: list[Use]
+    steps: list[Step]
+
+    def value(self, node: Expression) -> Value:
+        """The value of an expression of the program."""
+
+    def stream(self, node: Expression | None) -> str:
+        """The stream that an option of a launch names."""
+
 
 _KernelText = tuple[Function, SourceFile]
 
@@ -55,11 +67,12 @@ def _named(module: Module, name: str) -> _KernelText | None:
     return _named(parse(file, inner), inner)
 
 
-def launch(state: _Elaboration, node: Call, span: Span) -> bool:
+def launch(state: State, node: Call, span: Span) -> bool:
     """Elaborate a statement that is the launch of a kernel; False if it is none."""
-    callee, grid = node.function, None
+    callee = node.function
+    grid = callee if isinstance(callee, Subscript) else None
     if isinstance(callee, Subscript):
-        callee, grid = callee.value, callee
+        callee = callee.value
     if not isinstance(callee, (Name, Attribute)) or (found := kernel_of(state.context, callee)) is None:
         return False
     function, file = found
@@ -82,7 +95,9 @@ def _given(context: Context, function: Function, node: Call) -> Mapping[str, Exp
     note = (Note("it is defined here", function.span),)
     if clash := next((n for n in _OPTIONS if n in names), None):
         help = "rename the parameter"
-        context.fail("bad-launch", f"`{clash}` is an option of a launch, and a parameter here", node.span, help, notes=note)
+        context.fail(
+            "bad-launch", f"`{clash}` is an option of a launch, and a parameter here", node.span, help, notes=note
+        )
     if len(node.args) > len(names):
         what = f"`{function.name}` takes {len(names)} arguments, and {len(node.args)} are given"
         context.fail("bad-launch", what, node.span, form, notes=note)
@@ -97,7 +112,7 @@ def _given(context: Context, function: Function, node: Call) -> Mapping[str, Exp
 
 
 def _constants(
-    state: _Elaboration, function: Function, kinds: Mapping[str, str], given: Mapping[str, Expression]
+    state: State, function: Function, kinds: Mapping[str, str], given: Mapping[str, Expression]
 ) -> dict[str, object]:
     """The constexpr parameters that a launch gives, and None for tensors that it leaves out."""
     found: dict[str, object] = {}
@@ -110,7 +125,7 @@ def _constants(
     return found
 
 
-def _constant(state: _Elaboration, node: Expression, name: str) -> object:
+def _constant(state: State, node: Expression, name: str) -> object:
     match state.value(node):
         case Constant(value=value):
             return value
@@ -121,7 +136,7 @@ def _constant(state: _Elaboration, node: Expression, name: str) -> object:
             state.context.fail("bad-launch", what, node.span, "pass a number, or an `al.constexpr` parameter")
 
 
-def _num_warps(state: _Elaboration, given: Mapping[str, Expression]) -> int | None:
+def _num_warps(state: State, given: Mapping[str, Expression]) -> int | None:
     if "num_warps" not in given:
         return None
     value = state.value(given["num_warps"])
@@ -131,8 +146,8 @@ def _num_warps(state: _Elaboration, given: Mapping[str, Expression]) -> int | No
 
 
 def _elaborated(
-    state: _Elaboration, function: Function, file: SourceFile, constexprs: dict[str, object], warps: int | None, span: Span
-) -> Kernel:  # fmt: skip
+    state: State, function: Function, file: SourceFile, constexprs: dict[str, object], warps: int | None, span: Span
+) -> Kernel:
     options = Options(state.context.options.target, warps, constexprs, default_alignment=1)
     try:
         return compile.elaborate(file, function.name, options)
@@ -143,7 +158,7 @@ def _elaborated(
 
 
 def _argument(
-    state: _Elaboration, kernel: Kernel, param: Tensor | Scalar, given: Mapping[str, Expression], span: Span
+    state: State, kernel: Kernel, param: Tensor | Scalar, given: Mapping[str, Expression], span: Span
 ) -> Part | Expr:
     note = (Note("it is declared here", param.span),)
     if param.name not in given:
@@ -160,12 +175,13 @@ def _argument(
         what = f"`{param.name}` of `{kernel.name}` holds {param.dtype}, and {describe(value)} {value.obj.dtype}"
         state.context.fail("bad-launch", what, node.span, "pass a tensor of the same dtype", notes=note)
     if len(value.shape) != len(param.shape):
-        what = f"`{param.name}` of `{kernel.name}` has {len(param.shape)} dimensions, and {describe(value)} {len(value.shape)}"
+        rank = f"`{param.name}` of `{kernel.name}` has {len(param.shape)} dimensions"
+        what = f"{rank}, and {describe(value)} {len(value.shape)}"
         state.context.fail("bad-launch", what, node.span, "index or slice it to as many", notes=note)
     return part_of(value)
 
 
-def _number(state: _Elaboration, param: Scalar, node: Expression) -> Expr:
+def _number(state: State, param: Scalar, node: Expression) -> Expr:
     found = as_tile(state.context, state.value(node), node.span, param.dtype)
     if found.shape or found.dtype is not param.dtype:
         what = f"`{param.name}` is of {param.dtype}, and this is {describe(found)}"
@@ -173,33 +189,39 @@ def _number(state: _Elaboration, param: Scalar, node: Expression) -> Expr:
     known = all(isinstance(e, (Const, Param, LoopVar, Op)) for e in walk(found.expr))
     if param.dtype.is_float and not isinstance(found.expr, (Const, Param)):
         what = f"`{param.name}` is computed in floats, which host and device round differently"
-        state.context.fail("bad-launch", what, node.span, "pass a constant or a parameter of the program, and compute in the kernel")
+        state.context.fail(
+            "bad-launch", what, node.span, "pass a constant or a parameter of the program, and compute in the kernel"
+        )
     if not known:
         state.context.fail("bad-launch", f"`{param.name}` is not known on the host", node.span, "use sizes and numbers")
     return found.expr
 
 
-def _grid(state: _Elaboration, kernel: Kernel, node: Subscript | None, span: Span) -> tuple[Expr, ...] | None:
+def _grid(state: State, kernel: Kernel, node: Subscript | None, span: Span) -> tuple[Expr, ...] | None:
     if node is None and kernel.grid is None:
         what = f"`{kernel.name}` declares no grid, and the launch gives none"
-        state.context.fail("bad-launch", what, span, f"write `{kernel.name}[(blocks,)](...)`, or declare it in the kernel")
+        state.context.fail(
+            "bad-launch", what, span, f"write `{kernel.name}[(blocks,)](...)`, or declare it in the kernel"
+        )
     if node is None:
         return None
     if kernel.grid is not None:
         what = f"`{kernel.name}` declares its grid, and the launch gives another"
         state.context.fail("bad-launch", what, node.span, f"write `{kernel.name}(...)`")
-    values = [state.value(i) for i in node.items if not isinstance(i, type(None))]
+    values = [state.value(i) for i in node.items if not isinstance(i, Slice)]
     items = items_of(values[0]) if len(values) == 1 else None
     extents = []
     for value in items if items is not None else values:
         found = as_tile(state.context, value, node.span, int32)
         if found.shape or found.dtype is not int32:
-            state.context.fail("bad-launch", f"a grid is of int32, and this is {describe(found)}", node.span, "use sizes")
+            state.context.fail(
+                "bad-launch", f"a grid is of int32, and this is {describe(found)}", node.span, "use sizes"
+            )
         extents.append(found.expr)
     return tuple(extents)
 
 
-def _use(state: _Elaboration, use: Use) -> int:
+def _use(state: State, use: Use) -> int:
     """The number of a use; equal uses are one."""
     if use not in state.uses:
         state.uses.append(use)

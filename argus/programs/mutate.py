@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
 
 from argus.diagnostic import Diagnostic, Severity, Verdict, VerificationError
-from argus.ir.expr import Const, Expr, op
+from argus.ir.expr import Const, Expr, Param, op
 from argus.ir.nodes import Requires
 from argus.mutate import Change, Kind, Outcome, Result, Trial, drawn
-from argus.programs.execute import NotExecutable, Result as Run, differs, execute, trials
-from argus.programs.ir import Buffer, Collective, For, If, Launch, Part, Program, Record, Step, Wait
+from argus.programs.execute import NotExecutable, differs, execute, trials
+from argus.programs.execute import Result as Run
+from argus.programs.ir import Buffer, Collective, For, If, Launch, Part, Program, Record, Step, Wait, walk
 from argus.programs.prove.prove import prove
-from argus.programs.sites import negated
+from argus.programs.sites import negated, sites
 from argus.programs.text import part_text, print_program, shown, step_text
 from argus.source import Span
 
@@ -27,9 +28,13 @@ class ProgramMutation(Change):
     program: Program
 
 
+Progress = Callable[[int, int], None]
+"""Told before each mutant how many are done, of how many."""
+
+
 def trial(
-    program: Program, seed: int, count: int | None, limit_s: float, progress: Callable[[int, int], None] = lambda done, of: None
-) -> Trial:  # fmt: skip
+    program: Program, seed: int, count: int | None, limit_s: float, progress: Progress = lambda done, of: None
+) -> Trial:
     """Judge `count` mutants (None: all) of a program. Raises `VerificationError` if it is not proved itself."""
     report = prove(program, limit_s)
     if report.verdict is not Verdict.PROVED:
@@ -51,8 +56,6 @@ def trial(
 
 
 def _written(program: Program) -> set[str]:
-    from argus.programs.sites import sites
-
     return {a.part.obj for s in sites(program) for a in s.accesses if a.writes}
 
 
@@ -175,8 +178,18 @@ def _blocks(program: Program, body: tuple[Step, ...]) -> Iterator[_Changed]:
             yield name, kind, before, (*head, inner, *tail), after
 
 
+_WORDS: Mapping[type, str] = {
+    Launch: "a launch",
+    Collective: "a collective",
+    Record: "an event",
+    Wait: "a wait",
+    For: "a loop",
+    If: "a condition",
+}
+
+
 def _word(step: Step) -> str:
-    return {Launch: "a launch", Collective: "a collective", Record: "an event", Wait: "a wait", For: "a loop", If: "a condition"}[type(step)]  # fmt: skip
+    return _WORDS[type(step)]
 
 
 def _inside(program: Program, step: Step) -> Iterator[tuple[str, Kind, tuple[Step, ...], Step, tuple[Step, ...]]]:
@@ -223,8 +236,6 @@ def _streams(program: Program, step: Launch | Collective | Record | Wait) -> Ite
 
 
 def _events(body: tuple[Step, ...]) -> set[str]:
-    from argus.programs.ir import walk
-
     return {s.event for s in walk(body) if isinstance(s, Record)}
 
 
@@ -236,7 +247,9 @@ def _launches(program: Program, step: Launch) -> Iterator[tuple[str, Kind, Step]
 
     for (i, (one, a)), (j, (two, b)) in combinations(enumerate(arguments), 2):
         if _alike(program, a, b):
-            yield f"swap {one} and {two}", Kind.INDEX, replace(passing(i, b), arguments=passing(i, b).arguments[:j] + ((two, a),) + arguments[j + 1 :])  # fmt: skip
+            first, second = arguments[:i], arguments[i + 1 : j]
+            swapped = (*first, (one, b), *second, (two, a), *arguments[j + 1 :])
+            yield f"swap {one} and {two}", Kind.INDEX, replace(step, arguments=swapped)
     for i, (name, value) in enumerate(arguments):
         if isinstance(value, Part):
             yield from ((f"{name}: {what}", kind, passing(i, part)) for what, kind, part in _parts(program, value))
@@ -245,8 +258,6 @@ def _launches(program: Program, step: Launch) -> Iterator[tuple[str, Kind, Step]
         if not isinstance(value, Part):
             for s in program.scalars:
                 if s.dtype is value.dtype and shown(value) != s.name:
-                    from argus.ir.expr import Param
-
                     yield f"{name} is {s.name}", Kind.VALUE, passing(i, Param(s.name, s.dtype))
 
 
@@ -259,11 +270,15 @@ def _alike(program: Program, a: Part | Expr, b: Part | Expr) -> bool:
 
 def _parts(program: Program, part: Part) -> Iterator[tuple[str, Kind, Part]]:
     obj = program.object(part.obj)
-    for other in (*program.tensors, *program.buffers):
+    for other in program.objects:
         if other.name != part.obj and other.dtype is obj.dtype and len(other.shape) == len(obj.shape):
             whole = all(s == Const(0) and e == w for s, e, w in zip(part.start, part.extent, obj.shape, strict=True))
             extent = other.shape if whole else part.extent
-            yield f"{other.name} in place of {part_text(part)}", Kind.LAYOUT, replace(part, obj=other.name, extent=extent)
+            yield (
+                f"{other.name} in place of {part_text(part)}",
+                Kind.LAYOUT,
+                replace(part, obj=other.name, extent=extent),
+            )
     for axis in range(len(part.start)):
         for amount in (-1, 1):
             start = (*part.start[:axis], op("add", part.start[axis], Const(amount)), *part.start[axis + 1 :])

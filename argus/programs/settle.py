@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from argus import compile
 from argus.frontend import Options
 from argus.ir.expr import Const, Expr, op
-from argus.ir.nodes import Tensor
+from argus.ir.nodes import Kernel, Tensor
 from argus.ir.types import ALIGNMENTS
 from argus.programs.bound import bound, strides_of
 from argus.programs.ir import Buffer, For, If, Launch, Part, Program, Step, Use, wide
@@ -54,10 +55,8 @@ class _Settling:
         return replace(step, use=len(self.uses) - 1)
 
 
-def elaborated(use: Use, target: str):  # type: ignore[no-untyped-def]
+def elaborated(use: Use, target: str) -> Kernel:
     """The kernel of a use, elaborated for its constants and alignments."""
-    from argus import compile
-
     return compile.elaborate(use.source, use.name, options_of(use, target))
 
 

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from argus.diagnostic import Verdict
-from argus.ir.expr import Const, Expr, LoopVar, Op, Param, linear, op, rewrite
+from argus.ir.expr import Const, Expr, LoopVar, Op, Param, linear, op, rewrite, walk
 from argus.programs.execute import accumulates
-from argus.programs.ir import Buffer, Collective, For, If, Launch, Part, Program, Step
+from argus.programs.ir import Buffer, Collective, For, If, Launch, Part, Step
 from argus.programs.prove.facts import Doubt, Facts
 from argus.programs.sites import Access, Site, in_range
 
@@ -120,16 +120,16 @@ def instances(written: Written, cell: list[Expr]) -> Iterator[Expr]:
 
     Each names one iteration of every loop: the one in which the element would be written, computed from its place.
     """
-    for values in _choices(written, cell):
+    for values in choices(written, cell):
         part = replace(
             written.part,
-            start=tuple(_with(e, values) for e in written.part.start),
-            extent=tuple(_with(e, values) for e in written.part.extent),
+            start=tuple(with_counters(e, values) for e in written.part.start),
+            extent=tuple(with_counters(e, values) for e in written.part.extent),
         )
         conds = inside(cell, part)
         for turns in written.turns:
             loop, value = turns.loop, values[turns.loop.var]
-            bounds = replace(loop, start=_with(loop.start, values), stop=_with(loop.stop, values))
+            bounds = replace(loop, start=with_counters(loop.start, values), stop=with_counters(loop.stop, values))
             conds += in_range(bounds, value)
             if turns.so_far:
                 conds.append(op("lt", value, LoopVar(loop.var)))
@@ -139,12 +139,14 @@ def instances(written: Written, cell: list[Expr]) -> Iterator[Expr]:
         yield result
 
 
-def _choices(written: Written, cell: list[Expr]) -> Iterator[dict[str, Expr]]:
+def choices(written: Written, cell: list[Expr]) -> Iterator[dict[str, Expr]]:
     """Values for the counters of a box: for each, from every dimension whose start depends on it."""
     yield from _chosen(written, cell, list(written.turns), {})
 
 
-def _chosen(written: Written, cell: list[Expr], left: list[Turns], values: dict[str, Expr]) -> Iterator[dict[str, Expr]]:
+def _chosen(
+    written: Written, cell: list[Expr], left: list[Turns], values: dict[str, Expr]
+) -> Iterator[dict[str, Expr]]:
     if not left:
         yield values
         return
@@ -156,20 +158,19 @@ def _chosen(written: Written, cell: list[Expr], left: list[Turns], values: dict[
 def turn_of(loop: For, part: Part, cell: list[Expr], values: dict[str, Expr]) -> Iterator[Expr]:
     """Values of a counter at which a part may hold an element; the loop's first one if the part does not move."""
     moving = False
-    for place, start, extent in zip(cell, part.start, part.extent, strict=True):
+    for place, start in zip(cell, part.start, strict=True):
         pace = pace_of(start, loop.var)
         if pace is None:
             continue
         moving = True
         speed, rest = pace
-        first = op("add", _with(rest, values), op("mul", speed, _with(loop.start, values)))
+        first = op("add", with_counters(rest, values), op("mul", speed, with_counters(loop.start, values)))
         ahead = op("sub", place, first)
         step = op("mul", speed, Const(loop.step))
         turn = ahead if step == Const(1) else op("floordiv", ahead, step)
-        yield op("add", _with(loop.start, values), op("mul", turn, Const(loop.step)))
-        del extent
+        yield op("add", with_counters(loop.start, values), op("mul", turn, Const(loop.step)))
     if not moving:
-        yield _with(loop.start, values)
+        yield with_counters(loop.start, values)
 
 
 def pace_of(expr: Expr, counter: str) -> tuple[Expr, Expr] | None:
@@ -200,13 +201,8 @@ def _coefficient(term: Expr, counter: str) -> Expr | None:
 
 
 def _mentions(expr: Expr, counter: str) -> bool:
-    from argus.ir.expr import walk
-
     return any(isinstance(e, LoopVar) and e.name == counter for e in walk(expr))
 
 
-def _with(expr: Expr, values: dict[str, Expr]) -> Expr:
+def with_counters(expr: Expr, values: dict[str, Expr]) -> Expr:
     return rewrite(expr, lambda e: values.get(e.name) if isinstance(e, LoopVar) else None)
-
-
-__all__ = ["Program", "check"]

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from argus.diagnostic import Verdict
-from argus.ir.expr import Const, Expr, LoopVar, Op, Param, linear, op, walk
+from argus.ir.expr import Const, Expr, Op, Param, linear, op, rewrite
 from argus.ir.nodes import Assume, Requires, Scalar
-from argus.ir.types import MAX_EXTENT, int32
+from argus.ir.types import MAX_EXTENT, boolean
 from argus.programs.ir import Program
 from argus.verify.model.solver import Answer, Solver
 from argus.work import Work
@@ -85,7 +85,7 @@ class Facts:
 
     def impossible(self, conds: Sequence[Expr]) -> Answer:
         """Ask if conditions contradict the program's facts."""
-        return self.ask(Const(False, op("eq", Const(0), Const(0)).dtype), conds)
+        return self.ask(Const(False, boolean), conds)
 
     def sizes(self, answer: Answer) -> dict[str, int] | None:
         """The sizes and integer arguments of a refutation; None for another answer."""
@@ -131,14 +131,4 @@ def equal_sums(goal: Expr) -> bool:
 
 
 def _plain(expr: Expr) -> Expr:
-    from argus.ir.expr import rewrite
-
     return rewrite(expr, lambda e: e.args[0] if isinstance(e, Op) and e.op == "cast" and e.dtype.is_int else None)
-
-
-def counters(exprs: Iterable[Expr]) -> set[str]:
-    """The counters that expressions speak of."""
-    return {e.name for expr in exprs for e in walk(expr) if isinstance(e, LoopVar)}
-
-
-__all__ = ["Doubt", "Facts", "int32"]

@@ -58,7 +58,9 @@ def _aliases(facts: Facts, site: Site) -> Iterator[Doubt]:
         answer = facts.impossible([*site.given, overlap(a.part, b.part)])
         if answer.verdict is not Verdict.PROVED:
             what = f"`{a.name}` and `{b.name}` of this launch share elements of `{a.part.obj}`, and one is written"
-            yield Doubt("program-alias", what, site.step, a.part.obj, site.step.stream, facts.sizes(answer), answer.reason)
+            yield Doubt(
+                "program-alias", what, site.step, a.part.obj, site.step.stream, facts.sizes(answer), answer.reason
+            )
 
 
 def _alignments(facts: Facts, site: Site, bound: Bound) -> Iterator[Doubt]:
@@ -80,16 +82,17 @@ def _alignments(facts: Facts, site: Site, bound: Bound) -> Iterator[Doubt]:
 
 def _contents(facts: Facts, site: Site, bound: Bound, sites: tuple[Site, ...]) -> Iterator[Doubt]:
     for fact in ranges(bound.kernel):
-        if isinstance(next(p for p in bound.kernel.tensors if p.name == fact.tensor), object):
-            reason = _range_missing(facts, site, bound, fact, sites)
-            if reason:
-                what = f"it does not follow that the elements of `{fact.tensor}` are in its range"
-                yield Doubt("program-index", what, site.step, bound.part(fact.tensor).obj, site.step.stream, reason=reason)
+        reason = _range_missing(facts, site, bound, fact, sites)
+        if reason:
+            what = f"it does not follow that the elements of `{fact.tensor}` are in its range"
+            obj = bound.part(fact.tensor).obj
+            yield Doubt("program-index", what, site.step, obj, site.step.stream, reason=reason)
     for order in (p for p in bound.kernel.preconditions if isinstance(p, Arranged)):
         reason = _order_missing(facts, site, bound, order, sites)
         if reason:
             what = f"it does not follow that `{order.tensor}` is arranged as `{order.how}`"
-            yield Doubt("program-index", what, site.step, bound.part(order.tensor).obj, site.step.stream, reason=reason)
+            obj = bound.part(order.tensor).obj
+            yield Doubt("program-index", what, site.step, obj, site.step.stream, reason=reason)
 
 
 def _unchanged(program: Program, part: Part, sites: tuple[Site, ...]) -> str:
@@ -120,9 +123,8 @@ def _order_missing(facts: Facts, site: Site, bound: Bound, fact: Arranged, sites
     reason = _unchanged(facts.program, part, sites)
     if reason:
         return reason
-    whole = all(s == Const(0) and e == w for s, e, w in zip(part.start, part.extent,
-                                                           facts.program.object(part.obj).shape, strict=True))  # fmt: skip
-    if not whole:
+    shape = facts.program.object(part.obj).shape
+    if part.extent != shape or any(s != Const(0) for s in part.start):
         return f"the facts of the program are about all of `{part.obj}`, and the launch is given a part"
     for known in facts.program.preconditions:
         if isinstance(known, Arranged) and known.tensor == part.obj and _implies(facts, site, bound, known, fact):

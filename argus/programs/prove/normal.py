@@ -93,7 +93,7 @@ def _operation(op: str, args: list[Sum]) -> Sum:
             if number:
                 return _scaled(a, 1 / number)
             return _multiplied(a, _single(f"1/({text(b)})", _free([b]), False))
-        case ("lt" | "le" | "gt" | "ge" | "eq" | "ne"), [a, b]:
+        case (("lt" | "le" | "gt" | "ge" | "eq" | "ne"), [a, b]):
             if op in ("gt", "ge"):
                 return _operation({"gt": "lt", "ge": "le"}[op], [b, a])
             return _single(f"{op}0({text(_added(a, b, -1))})", _free([a, b]), _total([a, b]))

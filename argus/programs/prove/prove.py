@@ -99,8 +99,8 @@ class _Replays:
         key = tuple(sorted(doubt.sizes.items()))
         if key not in self.others:
             self.others[key] = self.run(doubt.sizes)
-        result = self.others[key]
-        found = None if result is None else _matching(result, doubt)
+        other = self.others[key]
+        found = None if other is None else _matching(other, doubt)
         return None if found is None else ({n: doubt.sizes.get(n, 1) for n in self.program.sizes}, found)
 
     def small(self) -> list[tuple[dict[str, int], Result]]:

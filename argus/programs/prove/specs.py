@@ -10,13 +10,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from argus.diagnostic import Verdict
-from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, coords, op, rewrite
+from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, Param, coords, op, rewrite
 from argus.ir.nodes import Spec, SpecOp, SpecReduce, SpecSoftmax, SpecTerm, Tensor
 from argus.ir.spec_terms import recognised
 from argus.ir.visit import walk as statements
 from argus.programs.execute import accumulates
 from argus.programs.ir import Collective, For, If, Launch, Part, Step
-from argus.programs.prove.contents import Turns, Written, _choices, _with, inside
+from argus.programs.prove.contents import Turns, Written, choices, inside, with_counters
 from argus.programs.prove.facts import Doubt, Facts
 from argus.programs.prove.normal import TooLarge, normal
 from argus.programs.sites import Site, in_range, primed, primed_part
@@ -187,9 +187,7 @@ class _Walk:
     def read(self, state: State, part: Part, index: tuple[Expr, ...], given: list[Expr]) -> SpecTerm:
         """The contents of a part at `index`, in its own coordinates. Raises `NotKnown`."""
         places = iter(index)
-        cell = tuple(
-            op("add", s, next(places)) if kept else s for s, kept in zip(part.start, part.kept, strict=True)
-        )
+        cell = tuple(op("add", s, next(places)) if kept else s for s, kept in zip(part.start, part.kept, strict=True))
         free = _cell(part)
         within = [*given, *inside(free, part)]
         for piece in reversed(state.get(part.obj, ())):
@@ -208,7 +206,7 @@ class _Walk:
 
     def covering(self, piece: Piece, free: list[Expr], cell: tuple[Expr, ...], within: list[Expr]) -> SpecTerm:
         """The contents of a piece at `cell`, if every element of the read part is in it."""
-        for values, place in zip(_choices(piece.written, free), _choices(piece.written, list(cell)), strict=True):
+        for values, place in zip(choices(piece.written, free), choices(piece.written, list(cell)), strict=True):
             if self._holds(piece.written, values, free, within):
                 part = _placed(piece.written.part, place)
                 pairs = zip(cell, part.start, part.kept, strict=True)
@@ -221,8 +219,8 @@ class _Walk:
         """Return True if every element `free` is written in the iteration that `values` gives."""
         goals = inside(free, _placed(written.part, values))
         for turns in written.turns:
-            loop = replace(turns.loop, start=_with(turns.loop.start, dict(values)), stop=_with(turns.loop.stop, dict(values)))
-            goals += in_range(loop, values[turns.loop.var])
+            start, stop = (with_counters(e, dict(values)) for e in (turns.loop.start, turns.loop.stop))
+            goals += in_range(replace(turns.loop, start=start, stop=stop), values[turns.loop.var])
         return all(self.facts.ask(goal, within).verdict is Verdict.PROVED for goal in goals)
 
     # ------------------------------------------------------------------ terms
@@ -267,8 +265,9 @@ class _Walk:
                 return replace(term, axis=new, extent=bound.of(extent), at=there, score=inner)
             case SpecOp(op=name, args=args) | Op(op=name, args=args):
                 parts = tuple(self.term(a, axes, site, state) for a in args)
-                plain = isinstance(term, Op) and not any(isinstance(p, (SpecReduce, SpecSoftmax, SpecOp)) for p in parts)
-                return Op(name, parts, term.dtype) if plain else SpecOp(name, parts, term.dtype)  # type: ignore[arg-type]
+                exprs = tuple(p for p in parts if not isinstance(p, (SpecReduce, SpecSoftmax, SpecOp)))
+                plain = isinstance(term, Op) and len(exprs) == len(parts)
+                return Op(name, exprs, term.dtype) if plain else SpecOp(name, parts, term.dtype)
             case Elem(obj=obj, index=index):
                 places = tuple(self.expr(e, axes, site, state) for e in index)
                 return self.read(state, bound.part(obj), places, site.given)
@@ -290,8 +289,6 @@ def _with_piece(state: State, piece: Piece) -> State:
 
 
 def _cell(part: Part) -> list[Expr]:
-    from argus.ir.expr import Param
-
     return [Param(f"{part.obj}[{axis}]") for axis in range(len(part.start))]
 
 
@@ -325,7 +322,10 @@ def _ranged(written: Written) -> list[Expr]:
 
 def _placed(part: Part, values: Mapping[str, Expr]) -> Part:
     known = dict(values)
-    start, extent = tuple(_with(e, known) for e in part.start), tuple(_with(e, known) for e in part.extent)
+    start, extent = (
+        tuple(with_counters(e, known) for e in part.start),
+        tuple(with_counters(e, known) for e in part.extent),
+    )
     return replace(part, start=start, extent=extent)
 
 
@@ -333,11 +333,13 @@ def _numbered(term: SpecTerm, values: Mapping[str, Expr]) -> SpecTerm:
     """A term with counters of loops replaced by expressions."""
     match term:
         case SpecReduce(extent=extent, body=body):
-            return replace(term, extent=_with(extent, dict(values)), body=_numbered(body, values))
+            return replace(term, extent=with_counters(extent, dict(values)), body=_numbered(body, values))
         case SpecSoftmax(extent=extent, at=at, score=score):
             known = dict(values)
-            return replace(term, extent=_with(extent, known), at=_with(at, known), score=_numbered(score, values))
+            return replace(
+                term, extent=with_counters(extent, known), at=with_counters(at, known), score=_numbered(score, values)
+            )
         case SpecOp(args=args):
             return replace(term, args=tuple(_numbered(a, values) for a in args))
         case _:
-            return _with(term, dict(values))
+            return with_counters(term, dict(values))

@@ -1,0 +1,230 @@
+"""Callable programs: proved once, and then run from Python on PyTorch tensors or NumPy arrays, or as a CUDA graph."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from threading import RLock
+from typing import Any
+
+from argus.backend.cache import DiskCache, Entry, cache_key
+from argus.backend.fingerprint import FORMAT, compiler
+from argus.backend.launch.arguments import alignment
+from argus.backend.launch.array import Array, array, is_torch
+from argus.backend.launch.bind import bind, check_contents
+from argus.backend.launch.plan import Function
+from argus.backend.launch.signature import Condition, Signature, TensorParam
+from argus.diagnostic import LaunchError, Severity, Verdict, VerificationError
+from argus.environment import cache_directory
+from argus.frontend.decorator import KernelSource
+from argus.frontend.options import Options
+from argus.programs.call import Call, Collectives, Plan
+from argus.programs.ir import Program
+from argus.runtime.device import load, target_of
+from argus.runtime.executable import CachedSource, Executable, is_constant, options_json
+from argus.runtime.reader import count_writes
+
+_MOST_PLANS = 256
+"""Calls of different sizes that a program keeps ready."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A program that is proved, with its kernels built, in the order of its uses."""
+
+    program: Program
+    signature: Signature
+    kernels: tuple[Executable, ...]
+
+
+class JitProgram:
+    """A program that is proved when it is called, and run from Python.
+
+    Arguments are those of the program, by position or name, constexpr parameters included: PyTorch tensors on one
+    device, or NumPy arrays, and numbers. `collectives` gives a function for the name of each collective:
+    `function(reads, writes)` gets two tuples of tensors, and queues its work on the current stream.
+
+    Raises SourceError, VerificationError if the program or a kernel is not proved, ToolchainError, and LaunchError for
+    arguments that break a precondition; then nothing has been launched.
+    """
+
+    def __init__(self, text: KernelSource) -> None:
+        self.__name__, self.__doc__ = text.name, text.doc
+        self.text = text
+        self._lock = RLock()
+        self._ready: dict[Hashable, Ready] = {}
+        self._plans: dict[Hashable, Plan] = {}
+        self._functions: dict[Hashable, Function] = {}
+
+    def __repr__(self) -> str:
+        return f"<argus program {self.__name__}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle or copy the text only."""
+        return type(self), (self.text,)
+
+    def __call__(
+        self, *args: Any, collectives: Collectives | None = None, check_index_tensors: bool = False, **kwargs: Any
+    ) -> None:
+        """Run the program: queue all of its launches, on PyTorch's current stream and on streams of its own."""
+        call = self._arranged(args, kwargs)
+        plan = self._plan(call, check_index_tensors)
+        plan.run(call, collectives or {})
+        count_writes(a.source for n, a in call.arrays.items() if n in plan.written and is_torch(a.source))
+
+    def graph(self, *args: Any, **kwargs: Any) -> Graph:
+        """Record the program as a CUDA graph for these tensors. `replay()` runs it on their contents at that time."""
+        torch = sys.modules.get("torch")
+        if torch is None or not any(is_torch(a) and a.is_cuda for a in (*args, *kwargs.values())):
+            raise LaunchError.of("argument-type", "a CUDA graph records work on a GPU", "pass PyTorch tensors on a GPU")
+        self(*args, **kwargs)  # everything is built, loaded and allocated before the recording
+        torch.cuda.synchronize()
+        recorded = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(recorded):
+            self(*args, **kwargs)
+        return Graph(recorded, (args, kwargs))
+
+    def build(self, target: str, *, alignment: Mapping[str, int] | None = None, **constexprs: object) -> Ready:
+        """Prove the program for a target and build its kernels, without running it.
+
+        `alignment` is in bytes by tensor, 16 for tensors that it leaves out. Raises the errors of a call.
+        """
+        options = Options(target, None, constexprs, alignment or {})
+        key = repr((target, sorted(constexprs.items()), sorted((alignment or {}).items())))
+        with self._lock:
+            if key not in self._ready:
+                self._ready[key] = self._proved(options)
+            return self._ready[key]
+
+    def _proved(self, options: Options) -> Ready:
+        from argus.programs.pipeline import lower
+
+        program = lower(self.text.file, self.text.name, options)
+        insist(self.text, program, options)
+        kernels = tuple(executables(program))
+        return Ready(program, signature_of(program), kernels)
+
+    # ------------------------------------------------------------------ calls
+
+    def _arranged(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call:
+        """Arguments by name. Raises LaunchError "argument-count"."""
+        from argus.compile import declared
+
+        kinds = dict(declared(self.text.file, self.text.name))
+        given = dict(zip(kinds, args, strict=False))
+        problems = [f"takes {len(kinds)} arguments, {len(args)} were given"] if len(args) > len(kinds) else []
+        problems += [f"has no parameter `{n}`" for n in kwargs if n not in kinds]
+        problems += [f"got `{n}` twice" for n in kwargs if n in given]
+        given |= {n: v for n, v in kwargs.items() if n in kinds}
+        problems += [f"misses `{n}`" for n, kind in kinds.items() if n not in given and kind in ("tensor", "scalar")]
+        if problems:
+            help = f"its parameters are {', '.join(kinds)}"
+            raise LaunchError.of("argument-count", f"the call {'; '.join(problems)}", help)
+        optional = {n for n, kind in kinds.items() if kind == "optional"}
+        absent = {n: None for n in optional if given.get(n) is None}
+        tensors = {n for n, kind in kinds.items() if kind in ("tensor", "optional")} - absent.keys()
+        arrays = {n: array(n, given[n]) for n in kinds if n in tensors}
+        scalars = {n: given[n] for n, kind in kinds.items() if kind == "scalar"}
+        constexprs = {n: given[n] for n, kind in kinds.items() if kind == "constexpr" and n in given}
+        for name, value in constexprs.items():
+            if not is_constant(value):
+                raise LaunchError.of("constexpr-argument", f"`{name}` is {value!r}", "pass a constant")
+        return Call(arrays, scalars, {**constexprs, **absent})
+
+    def _plan(self, call: Call, check: bool) -> Plan:
+        device = next((a.device for a in call.arrays.values()), "cpu")
+        alignments = {n: alignment(_declared(n, a), a) for n, a in call.arrays.items()}
+        whole = tuple(v for v in call.scalars.values() if not isinstance(v, float))
+        shapes = tuple((a.dtype, a.shape, a.strides, alignments[n]) for n, a in call.arrays.items())
+        key = (device, shapes, whole, repr(sorted(call.constexprs.items())))
+        with self._lock:
+            if key not in self._plans or check:
+                ready = self.build(target_of(device), alignment=alignments, **call.constexprs)
+                bound = bind(ready.signature, call.arrays, call.scalars, None)
+                if check:
+                    check_contents(ready.signature, call.arrays, {**bound.values, **call.scalars})
+                functions = [self._function(e, device) for e in ready.kernels]
+                if len(self._plans) >= _MOST_PLANS:
+                    self._plans.clear()
+                self._plans[key] = Plan(ready.program, ready.kernels, functions, bound.values, call, device)
+            return self._plans[key]
+
+    def _function(self, executable: Executable, device: str) -> Function:
+        key = (id(executable), device)
+        if key not in self._functions:
+            self._functions[key] = load(executable, device)
+        return self._functions[key]
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """A program that is recorded as a CUDA graph. `kept` are its arguments, whose memory it uses."""
+
+    recorded: Any
+    kept: Any
+
+    def replay(self) -> None:
+        """Queue the recorded work on the current stream."""
+        self.recorded.replay()
+
+
+def _declared(name: str, given: Array) -> TensorParam:
+    from argus.ir.expr import Const, Expr, Param
+
+    rank = len(given.shape)
+    outer: list[Expr] = [Param(f"{name}.stride{i}") for i in range(rank - 1)]
+    strides = (*outer, Const(1))[:rank]
+    return TensorParam(name, given.dtype, given.itemsize, (), strides, 1, True, True)
+
+
+def insist(text: KernelSource, program: Program, options: Options) -> None:
+    """Prove a program, or find its proof in the cache. Raises VerificationError."""
+    kept = DiskCache(cache_directory())
+    what = {"kind": "program", "text": text.file.digest, "name": text.name}
+    key = cache_key({"format": FORMAT, "compiler": compiler(), **what, **options_json(options)})
+    if kept.get(key) is not None:
+        return
+    from argus.programs.prove.prove import prove
+
+    report = prove(program)
+    if report.verdict is not Verdict.PROVED:
+        raise VerificationError(*(d for d in report.diagnostics if d.severity is Severity.ERROR))
+    kept.put(key, Entry({"verdict": report.verdict.value}))
+
+
+def executables(program: Program) -> Sequence[Executable]:
+    """The kernels of a program, proved and built. Raises VerificationError and ToolchainError."""
+    from argus.programs.settle import options_of
+
+    return [
+        CachedSource(KernelSource(use.name, use.source)).executable(options_of(use, program.target))
+        for use in program.uses
+    ]
+
+
+def signature_of(program: Program) -> Signature:
+    """What a call of a program is checked against, in the form in which kernels' calls are checked."""
+    from argus.backend.launch import signature as sig
+    from argus.ir.contents import ranges
+    from argus.ir.expr import Const
+    from argus.ir.nodes import Arranged, Requires, Tensor
+    from argus.programs.execute import as_kernel
+    from argus.programs.sites import sites
+
+    accesses = [a for s in sites(program) for a in s.accesses]
+    read, written = ({a.part.obj for a in accesses if getattr(a, how)} for how in ("reads", "writes"))
+    params = tuple(
+        TensorParam(p.name, p.dtype.name, p.dtype.bytes, p.shape, p.strides, p.alignment, p.name in read,
+                    p.name in written, p.span)
+        if isinstance(p, Tensor) else sig.ScalarParam(p.name, p.dtype.name)
+        for p in program.params
+    )  # fmt: skip
+    facts = program.preconditions
+    return Signature(
+        program.name, program.constexprs, params, program.sizes, (Const(1),),
+        tuple(Condition(p.cond, p.span) for p in facts if isinstance(p, Requires)),
+        tuple(sig.ContentRange(r.tensor, r.lo, r.hi, r.span) for r in ranges(as_kernel(program))),
+        tuple(sig.ContentOrder(p.tensor, p.how, p.total, p.longest, p.span) for p in facts if isinstance(p, Arranged)),
+        (), (), 1, 0, False, 1, False,
+    )  # fmt: skip

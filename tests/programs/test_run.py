@@ -1,0 +1,115 @@
+"""Programs run on the CPU target: from NumPy and PyTorch, with collectives, and with wrong arguments."""
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+
+import argus
+from argus.diagnostic import LaunchError, VerificationError
+from argus.programs import from_text
+from tests.programs import shipped
+from tests.programs.texts import TEXT
+
+
+def test_two_launches_and_a_buffer_on_numpy_arrays():
+    x = np.arange(1000, dtype=np.float32)
+    y = np.empty_like(x)
+    shipped.twice(x, y)
+    assert np.array_equal(y, 6 * x)
+
+
+def test_a_loop_over_rows_of_pytorch_tensors_with_strides():
+    x, y = torch.randn(6, 40)[:, :20], torch.zeros(6, 32)[:, :20]
+    shipped.rows(x, y)
+    assert torch.equal(y, (x * 2) * 3)
+
+
+def test_streams_and_events_are_in_order_on_the_cpu():
+    x = torch.randn(7, 33)
+    y = torch.empty_like(x)
+    shipped.ring(x, y)
+    assert torch.equal(y, (x * 2) * 3)
+
+
+def test_a_condition_and_numbers_are_those_of_each_call():
+    x, index = torch.randn(50), torch.randint(0, 50, (30,), dtype=torch.int32)
+    for a, deep in ((0.5, 1), (0.25, 1), (0.25, 0)):
+        y = torch.empty(30)
+        shipped.picked(x, index, y, a, deep)
+        expected = x[index.long()] * (a if deep else 1.0)
+        torch.testing.assert_close(y, expected * 2 + expected, rtol=0, atol=0)
+
+
+def test_a_network_of_two_products():
+    x, w1, w2 = (torch.randint(-3, 4, shape).float() for shape in ((33, 40), (40, 48), (48, 24)))
+    y = torch.empty(33, 24)
+    shipped.mlp(x, w1, w2, y)
+    assert torch.equal(y, (x @ w1).relu() @ w2)
+
+
+@pytest.mark.parametrize("make", [lambda: np.ones(64, np.float32), lambda: torch.ones(64)], ids=["numpy", "torch"])
+def test_a_collective_is_the_callers_function(make):
+    x, y = make(), make()
+    seen = []
+
+    def all_reduce(reads, writes):
+        seen.append((tuple(reads[0].shape), tuple(writes[0].shape)))
+        writes[0][...] = 4 * reads[0]
+
+    shipped.reduced(x, y, collectives={"all_reduce": all_reduce})
+    assert seen == [((64,), (64,))] and float(y.min()) == float(y.max()) == 4.0
+    with pytest.raises(LaunchError, match='the program calls "all_reduce"'):
+        shipped.reduced(x, y)
+
+
+def test_wrong_arguments_launch_nothing():
+    x, y = np.ones(64, np.float32), np.zeros(33, np.float32)
+    for given, code in (
+        ((x, y), "shape-mismatch"),
+        ((x, x), "overlapping-output"),
+        ((x,), "argument-count"),
+        ((x, np.zeros(64, np.int32)), "dtype-mismatch"),
+        ((x, "y"), "argument-type"),
+    ):
+        with pytest.raises(LaunchError) as caught:
+            shipped.twice(*given)
+        assert caught.value.diagnostics[0].code == code
+    assert not y.any() and (x == 1).all()
+    with pytest.raises(LaunchError) as caught:
+        shipped.chunks(np.ones(33, np.float32), y)
+    assert caught.value.diagnostics[0].code == "precondition-failed"
+    assert not y.any()
+
+
+def test_contents_of_index_tensors_are_checked_on_request():
+    x, y, index = torch.ones(4), torch.zeros(2), torch.tensor([0, 4], dtype=torch.int32)
+    with pytest.raises(LaunchError) as caught:
+        shipped.picked(x, index, y, 1.0, 1, check_index_tensors=True)
+    assert caught.value.diagnostics[0].code == "index-out-of-range"
+    assert not y.any()
+    shipped.picked(x, index - 1 + torch.tensor([1, 0], dtype=torch.int32), y, 1.0, 1, check_index_tensors=True)
+    assert y.tolist() == [3.0, 3.0]
+
+
+def test_a_wrong_program_is_not_run():
+    wrong = from_text(TEXT.replace("    scale(x, half, 2.0)\n", ""))["twice"]
+    x, y = np.ones(8, np.float32), np.zeros(8, np.float32)
+    with pytest.raises(VerificationError) as caught:
+        wrong(x, y)
+    assert caught.value.diagnostics[0].code == "program-uninitialised"
+    assert not y.any()
+
+
+def test_a_program_is_pickled_as_its_text():
+    copy = pickle.loads(pickle.dumps(shipped.twice))
+    assert isinstance(copy, argus.JitProgram)
+    x, y = np.ones(8, np.float32), np.zeros(8, np.float32)
+    copy(x, y)
+    assert (y == 6).all()
+
+
+def test_a_cuda_graph_needs_a_gpu():
+    with pytest.raises(LaunchError, match="a CUDA graph records work on a GPU"):
+        shipped.twice.graph(np.ones(8, np.float32), np.ones(8, np.float32))
