@@ -15,7 +15,7 @@ from typing import TypeVar
 import pytest
 
 from argus.environment import find_tool, variable
-from tests.long import LONG
+from tests.long import LONG, left_out
 
 T = TypeVar("T")
 Golden = Callable[[str, str], None]
@@ -65,6 +65,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.nodeid.startswith(LONG):
             item.add_marker(pytest.mark.nightly)
+    for item in left_out(items):
+        item.add_marker(pytest.mark.nightly)
     marked = [item for item in items if item.get_closest_marker("gpu")]
     if marked and not _has_gpu():
         for item in marked:

@@ -1,9 +1,43 @@
-"""Tests that take long and whose neighbours check the same rule: `make nightly` runs these, `make test` the others.
+"""Tests that `make nightly` runs, and `make test` does not, because they take long and others check the same rule.
 
-Each entry is the beginning of test ids. What stays in `make test` is said above each group.
+`LONG` names them by the beginning of their ids. What stays in `make test` is said above each group.
+
+Of a test with the mark `product`, which runs for every combination of several parameters, `make test` runs as many
+combinations as it takes to show each value of each parameter (`left_out`).
 """
 
 from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable
+
+import pytest
+
+
+def left_out(items: Iterable[pytest.Item]) -> list[pytest.Item]:
+    """Return the combinations of tests with the mark `product` that show no value that others do not show.
+
+    Of what is left for the night anyway, nothing counts. Combinations for a GPU are a set of their own, because they are skipped where there is none.
+    """
+    sets: dict[tuple[str, bool], list[pytest.Function]] = defaultdict(list)
+    for item in items:
+        marks = {mark.name for mark in item.iter_markers()}
+        if isinstance(item, pytest.Function) and "product" in marks and "nightly" not in marks:
+            sets[item.nodeid.partition("[")[0], "gpu" in marks].append(item)
+    return [item for rows in sets.values() for item in _superfluous(rows)]
+
+
+def _superfluous(rows: list[pytest.Function]) -> list[pytest.Function]:
+    """All rows but a few that hold each value of each axis; values that were used seldom are combined first."""
+    values = {row: tuple(enumerate(row.callspec._idlist)) for row in rows}
+    used: Counter[tuple[int, str]] = Counter()
+    rest = list(rows)
+    while any(value not in used for row in rest for value in values[row]):
+        row = max(rest, key=lambda r: (sum(v not in used for v in values[r]), -sum(used[v] for v in values[r])))
+        used.update(values[row])
+        rest.remove(row)
+    return rest
+
 
 LONG: tuple[str, ...] = (
     # Parts of a sum that overlap: the class `parts_not_once` of tests/reject stays.

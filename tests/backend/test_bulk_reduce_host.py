@@ -19,6 +19,7 @@ CASES = [
 ]  # fmt: skip
 
 
+@pytest.mark.product
 @host
 @pytest.mark.parametrize("eager", [False, True])
 @pytest.mark.parametrize(("name", "op", "dtype"), CASES, ids=str)

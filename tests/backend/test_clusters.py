@@ -28,6 +28,7 @@ def test_a_launch_knows_of_clusters() -> None:
     assert signature(lower(persistent(), "sm_90a")).cluster == 1
 
 
+@pytest.mark.product
 @pytest.mark.skipif(find_compiler() is None, reason="needs a C++ compiler")
 @pytest.mark.parametrize("eager", [False, True])
 @pytest.mark.parametrize("sizes", [(256, 64, 192), (136, 72, 456), (1, 8, 8), (300, 64, 0)])

@@ -243,6 +243,7 @@ CASES: dict[str, Callable[[str], None]] = {
 }  # fmt: skip
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", CASES)
 def test_example(name: str, target: str) -> None:

@@ -38,6 +38,7 @@ def test_softmax(target: str, rows: int, warps: int) -> None:
     np.testing.assert_allclose(out, e / e.sum(1, keepdims=True), rtol=1e-5)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a", "gfx942"])
 @pytest.mark.parametrize("b_by_columns", [False, True])
 def test_gemm(target: str, b_by_columns: bool) -> None:
@@ -51,6 +52,7 @@ def test_gemm(target: str, b_by_columns: bool) -> None:
     np.testing.assert_allclose(from_bfloat16(c), expected, rtol=2**-7, atol=1e-3)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("target", ["cpu", "sm_90a", "gfx942"])
 @pytest.mark.parametrize(("m", "n", "k"), [(650, 130, 45), (65, 200, 33), (1, 1, 1)])
 def test_gemm_of_grouped_blocks(target: str, m: int, n: int, k: int) -> None:

@@ -80,6 +80,7 @@ def product(kernel: Kernel, block: tuple[int, int], sizes: tuple[int, int, int],
     return float((np.abs(from_bfloat16(c) - expected) / (2**-7 * np.abs(expected) + 1e-3)).max())
 
 
+@pytest.mark.product
 @host
 @pytest.mark.parametrize("eager", [False, True])
 @pytest.mark.parametrize("sizes", [(128, 64, 192), (136, 72, 456), (1, 8, 8), (200, 64, 0)])

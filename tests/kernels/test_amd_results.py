@@ -28,6 +28,7 @@ def lowered(file: str, name: str, num_warps: int, constants: dict[str, Any]) -> 
     return lower(elaborate(source, name, Options("gfx942", num_warps, constants)), "gfx942")
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("heads", [1, 400], ids=["four waves", "eight waves"])
 @pytest.mark.parametrize(
     ("size", "causal", "dtype"), [(64, True, bfloat16), (128, False, bfloat16), (128, True, float16)]
@@ -56,6 +57,7 @@ def test_attention(size: int, causal: bool, dtype: Any, heads: int) -> None:
     np.testing.assert_allclose(lse[0, 0, 0], np.log(e.sum(1)) + s.max(1), rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize(("a_rows", "b_rows"), [(True, True), (True, False), (False, True)])
 @pytest.mark.parametrize(("rows", "columns", "waves"), [(128, 64, 4), (32, 32, 1)])
 def test_gemm(a_rows: bool, b_rows: bool, rows: int, columns: int, waves: int) -> None:

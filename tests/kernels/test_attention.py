@@ -87,6 +87,7 @@ def lowered(target: str, **constants: Any) -> Kernel:
     return lower(check(module, "attention_forward", options), target)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize("target", ["sm_90a", "cpu"])
@@ -119,6 +120,7 @@ def test_in_turns(causal: bool, require_tool: Any) -> None:
     test_text("sm_90a", (1, 2, 2, 130, 300, 128), causal, require_tool, SCHEDULE="turns", BLOCK_N=80)
 
 
+@pytest.mark.product
 @pytest.mark.slow
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("sizes", [*SIZES, (2, 4, 2, 1, 70, 64)])
@@ -127,6 +129,7 @@ def test_results(device: str, sizes: tuple[int, ...], causal: bool) -> None:
     accept(attention(q, k, v, causal=causal, return_lse=True), exact(q, k, v, causal))
 
 
+@pytest.mark.product
 @pytest.mark.slow
 @pytest.mark.parametrize("causal", [False, True])
 def test_many_keys_of_few_queries(device: str, causal: bool) -> None:
@@ -218,6 +221,7 @@ def test_parts_of_the_keys(causal: bool, require_tool: Any) -> None:
     accept(found, exact(q, k, v, causal))
 
 
+@pytest.mark.product
 @pytest.mark.slow
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize(

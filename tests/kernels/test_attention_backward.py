@@ -78,6 +78,7 @@ def wanted(q: Any, k: Any, v: Any, dy: Any, causal: bool, scale: float | None = 
     return gradients(doubled, lambda *x: exact(*x, causal, scale), dy.double(), None if dlse is None else dlse.double())
 
 
+@pytest.mark.product
 @pytest.mark.slow
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("sizes", SIZES)
@@ -142,6 +143,7 @@ def lowered(kernel: str, target: str, **constants: Any) -> Kernel:
     return lower(found, target)
 
 
+@pytest.mark.product
 @pytest.mark.slow
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("sizes", [(2, 4, 2, 68, 65, 64), (1, 2, 1, 200, 140, 128)])
@@ -170,6 +172,7 @@ def test_text(target: str, sizes: tuple[int, ...], causal: bool, require_tool: A
     accept(results, wanted(q, k, v, dy, causal))
 
 
+@pytest.mark.product
 @pytest.mark.slow
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("kernel", ["keys", "queries"])

@@ -41,6 +41,7 @@ def exact(q: Any, keys: Any, values: Any, table: Any, lens: Any, scale: float) -
     return results, levels
 
 
+@pytest.mark.product
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("sizes", "lens"),

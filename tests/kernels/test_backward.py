@@ -67,6 +67,7 @@ def inputs(kinds: str, shape: tuple[int, ...], dtype: str, device: str) -> tuple
     )
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("shape", [(0, 5), (3, 7), (2, 3, 20), (2, 1030)])
 @pytest.mark.parametrize("name", CASES)
@@ -83,6 +84,7 @@ def test_gradients(device: str, name: str, shape: tuple[int, ...], dtype: str) -
         close(got, right)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("columns", [9000, 17001])
 @pytest.mark.parametrize("name", CASES)
 def test_long_rows(device: str, name: str, columns: int) -> None:
@@ -92,6 +94,7 @@ def test_long_rows(device: str, name: str, columns: int) -> None:
         close(got, right)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("name", ["rmsnorm", "layernorm"])
 def test_more_rows_than_blocks_go_through_at_once(device: str, name: str) -> None:
     """Each block has rows of several rounds, and the last round is not full."""
@@ -101,6 +104,7 @@ def test_more_rows_than_blocks_go_through_at_once(device: str, name: str) -> Non
         close(got, right)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("name", CASES)
 def test_rows_any_distance_apart_and_gradients_of_any_strides(device: str, name: str) -> None:
     ours, exact, kinds = CASES[name]
@@ -114,6 +118,7 @@ def test_rows_any_distance_apart_and_gradients_of_any_strides(device: str, name:
             close(got, right)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("name", CASES)
 def test_gradcheck(device: str, name: str) -> None:
     """Directions, by differences of float64 references, beside what the kernels give in float32."""
@@ -137,6 +142,7 @@ def test_log_softmax(device: str) -> None:
         close(kernels.log_softmax_backward(dy, x.log_softmax(-1)), wanted)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("index", [torch.int32, torch.int64])
 @pytest.mark.parametrize("shape", [(0, 5), (4, 7), (3, 1030), (2, 6200)])
 def test_cross_entropy(device: str, shape: tuple[int, int], index: torch.dtype) -> None:
@@ -183,6 +189,7 @@ def test_wrong_arguments_are_refused() -> None:
         kernels.cross_entropy_backward(x[:, 0], x, torch.zeros(3, dtype=torch.int64), x[:, 0].half())
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("name", ["rmsnorm", "layernorm"])
 def test_norms_are_proved(target: str, name: str) -> None:

@@ -26,6 +26,7 @@ def targets(rows: int, columns: int, device: str, dtype: torch.dtype = torch.int
     return (torch.arange(rows, device=device) * 7919 % max(columns, 1)).to(dtype)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("dtype", DTYPE_NAMES)
 @pytest.mark.parametrize("shape", [(0, 5), (1, 1), (3, 7), (5, 264), (2, 1030), (2, 33000), (2, 33001)])
 def test_results(device: str, shape: tuple[int, int], dtype: str) -> None:
@@ -37,6 +38,7 @@ def test_results(device: str, shape: tuple[int, int], dtype: str) -> None:
         close(loss, torch.nn.functional.cross_entropy(logits.double(), target.long(), reduction="none"))
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("columns", [40, 40000])
 def test_ignored_and_wrong_targets(device: str, columns: int) -> None:
     logits = random(5, columns, device=device)
@@ -64,6 +66,7 @@ def test_no_columns(device: str) -> None:
     assert bool(loss[0].isnan()) and float(loss[1]) == 0
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("columns", [24, 33008])
 def test_rows_any_distance_apart_and_misaligned(device: str, columns: int) -> None:
     wide = random(4, columns, dtype="bfloat16", device=device)

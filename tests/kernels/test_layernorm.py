@@ -21,6 +21,7 @@ def exact(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float)
     return centred * torch.rsqrt(variance + eps) * weight.double() + bias.double()
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("dtype", DTYPE_NAMES)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_results(device: str, shape: tuple[int, ...], dtype: str) -> None:
@@ -48,6 +49,7 @@ def test_long_rows(device: str) -> None:
         add_layernorm(*(t.cpu() for t in (x, x, weight, weight)))
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("columns", [6200, 9001])
 def test_rows_in_shared_memory(device: str, columns: int) -> None:
     """Those that are aligned arrive by asynchronous copies, others through registers."""

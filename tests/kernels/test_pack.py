@@ -25,6 +25,7 @@ def packing_tile(part: int = 0, swapped: bool = False) -> Matmul:
     return Matmul(gemm, lambda _: Tile(32, 32, 32, 2, 1, 0, swapped, part, packed=True))
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, EIGHT])
 @pytest.mark.parametrize("columns", [False, True])
 @pytest.mark.parametrize(("rows", "depth"), [(37, 75), (5, 1), (33, 300), (64, 64)])
@@ -49,6 +50,7 @@ def test_columns_are_proved(dtype: str) -> None:
     assert_proved("pack", "pack_columns", "sm_90a", num_warps=8, alignment=1, DTYPE=dtype)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("part", [0, 32])
 @pytest.mark.parametrize("swapped", [False, True])
 def test_products_of_copies(part: int, swapped: bool) -> None:

@@ -12,6 +12,7 @@ from tests.kernels.common import DTYPE_NAMES, SHAPES, TARGETS, assert_proved, ra
 pytestmark = pytest.mark.slow
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("dtype", DTYPE_NAMES)
 @pytest.mark.parametrize("shape", [*SHAPES, (2, 33000)])
 def test_results(device: str, shape: tuple[int, ...], dtype: str) -> None:

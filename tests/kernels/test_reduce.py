@@ -28,6 +28,7 @@ def close(got: torch.Tensor, wanted: torch.Tensor, terms: int) -> None:
     torch.testing.assert_close(got.double(), wanted, rtol=eps, atol=1e-6 * max(1, terms), equal_nan=True)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("op", ["sum", "mean", "max"])
 @pytest.mark.parametrize("dtype", DTYPE_NAMES)
 @pytest.mark.parametrize(
@@ -40,6 +41,7 @@ def test_results(device: str, shape: tuple[int, ...], dim: int | None, dtype: st
         close(reduce(x, op, dim, keepdim), exact(x, op, dim, keepdim), x.numel())
 
 
+@pytest.mark.product
 @pytest.mark.parametrize(("shape", "dim"), [((70001,), 0), ((2, 70000), 1), ((70001, 3), 0), ((2, 33000, 5), 1)])
 def test_long_reductions_are_cut_into_parts(device: str, shape: tuple[int, ...], dim: int) -> None:
     x = random(*shape, device=device)
@@ -112,6 +114,7 @@ def test_wrong_arguments_are_refused() -> None:
             reduce(x, op, dim)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("op", ["sum", "max"])
 @pytest.mark.parametrize("target", TARGETS)
 def test_proved(target: str, op: str) -> None:

@@ -16,6 +16,7 @@ def exact(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
     return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps) * weight.double()
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("dtype", DTYPE_NAMES)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_results(device: str, shape: tuple[int, ...], dtype: str) -> None:

@@ -15,6 +15,7 @@ def exact(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.silu(gate.double()) * up.double()
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("dtype", DTYPE_NAMES)
 @pytest.mark.parametrize("shape", [*SHAPES, (2, 2049)])
 def test_results(device: str, shape: tuple[int, ...], dtype: str) -> None:

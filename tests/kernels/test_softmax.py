@@ -11,6 +11,7 @@ from argus.kernels import softmax  # noqa: E402
 from tests.kernels.common import DTYPE_NAMES, SHAPES, TARGETS, assert_proved, close, random  # noqa: E402
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("dtype", DTYPE_NAMES)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_results(device: str, shape: tuple[int, ...], dtype: str) -> None:

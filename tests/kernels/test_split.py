@@ -26,6 +26,7 @@ def test_values(part: int, k: int) -> None:
     torch.testing.assert_close(got, a.float() @ b.float(), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("swapped", [False, True])
 @pytest.mark.parametrize("columns", [False, True])
 def test_what_is_done_with_the_sum(swapped: bool, columns: bool) -> None:
@@ -46,6 +47,7 @@ def test_parts_are_proved(target: str, stages: int) -> None:
     assert_proved("gemm", "gemm", target, C="Z M N", OUT="float32", DEPTH=192, **shape)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("result", ["Z M N", pytest.param("Z N M", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("shape", [(2, 1), pytest.param((4, 2), marks=pytest.mark.slow)])
 def test_parts_in_clusters_are_proved(shape: tuple[int, int], result: str) -> None:

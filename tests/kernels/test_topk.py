@@ -20,6 +20,7 @@ def in_order(x: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
     return values[..., :k], places[..., :k]
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize(("shape", "k"), [((0, 8), 3), ((7, 1), 1), ((5, 13), 8), ((2, 3, 128), 8), ((3, 300), 16)])
 def test_topk(device: str, shape: tuple[int, ...], k: int, dtype: str) -> None:
@@ -38,6 +39,7 @@ def test_ties_and_special_values(device: str) -> None:
     assert torch.equal(values[:3], in_order(x[:3], 5)[0]) and bool(values[3, :2].isnan().all())
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("sigmoid", [False, True])
 @pytest.mark.parametrize("renormalize", [False, True])
 @pytest.mark.parametrize(("shape", "k"), [((5, 13), 3), ((9, 64), 8)])

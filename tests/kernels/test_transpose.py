@@ -13,6 +13,7 @@ from argus.kernels import transpose  # noqa: E402
 from tests.kernels.common import DTYPE_NAMES, TARGETS, assert_proved, random  # noqa: E402
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("dtype", DTYPE_NAMES)
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0), (1, 1), (5, 3), (64, 72), (65, 130)])
 def test_results(device: str, shape: tuple[int, int], dtype: str) -> None:
@@ -21,6 +22,7 @@ def test_results(device: str, shape: tuple[int, int], dtype: str) -> None:
     assert got.is_contiguous() and torch.equal(got, x.t())
 
 
+@pytest.mark.product
 @pytest.mark.parametrize(("dtype", "columns"), [("bfloat16", 264), ("float32", 136)])
 @pytest.mark.parametrize("rows", [999, 1000, 1025, 1039])
 def test_results_of_odd_rows_are_written_by_sectors(

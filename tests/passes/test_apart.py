@@ -124,6 +124,7 @@ def test_other_targets_have_no_roles(target: str) -> None:
     assert not any(isinstance(s, Roles) for s in walk(kernel.body)) and not kernel.remarks
 
 
+@pytest.mark.product
 @pytest.mark.skipif(find_compiler() is None, reason="needs a C++ compiler")
 @pytest.mark.parametrize("eager", [False, True])
 @pytest.mark.parametrize("sizes", [(64, 64, 0), (200, 130, 72), (330, 70, 264)])

@@ -72,6 +72,7 @@ def test_other_targets_have_no_groups() -> None:
 SIZES = [(64, 64, 0), (64, 64, 8), (200, 130, 72), (330, 70, 200), (40, 264, 520)]
 
 
+@pytest.mark.product
 @pytest.mark.skipif(find_compiler() is None, reason="needs a C++ compiler")
 @pytest.mark.parametrize("eager", [False, True])
 @pytest.mark.parametrize("sizes", SIZES)
@@ -87,6 +88,7 @@ def test_on_the_host(sizes: tuple[int, int, int], eager: bool) -> None:
     np.testing.assert_allclose(from_bfloat16(c), expected, rtol=2**-7, atol=2e-3)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("cluster", [1, 2])
 @pytest.mark.parametrize("k", [0, 8, 264])
 def test_simulated(cluster: int, k: int) -> None:

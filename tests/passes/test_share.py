@@ -97,6 +97,7 @@ def test_each_of_them_is_needed(place: int) -> None:
     assert verify(wrong).verdict is Verdict.REFUTED
 
 
+@pytest.mark.product
 @pytest.mark.skipif(find_compiler() is None, reason="needs a C++ compiler")
 @pytest.mark.parametrize("target", ["sm_90a", "cpu"])
 @pytest.mark.parametrize("sizes", [(1, 5), (300, 136)])

@@ -73,6 +73,7 @@ CONFIGURATIONS = [(4, 64, 64, 2), (8, 128, 256, 3), (8, 256, 24, 4)]
 SIZES = [(64, 64, 0), (64, 64, 8), (70, 80, 128), (130, 40, 200), (33, 264, 520), (1, 8, 72)]
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("eager", [False, True])
 @pytest.mark.parametrize("sizes", SIZES)
 @pytest.mark.parametrize("configuration", CONFIGURATIONS)

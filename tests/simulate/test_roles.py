@@ -28,6 +28,7 @@ def gemm_run(kernel: Kernel, m: int, n: int, k: int, schedule: str) -> tuple[Out
     return outcome, bool(np.array_equal(outcome.tensors["c"], a @ b.T))
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize(("m", "n", "k"), [(4, 4, 0), (5, 12, 8), (132, 8, 120), (8, 20, 456)])
 def test_accepted(schedule: str, m: int, n: int, k: int) -> None:
@@ -79,6 +80,7 @@ def test_mutants_are_caught(name: str) -> None:
     assert CAUGHT[name] <= {v.code for v in violations}, [str(v) for v in violations]
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("schedule", ["reverse", "lazy", "eager-compute", "eager-producer", "random(7)"])
 @pytest.mark.parametrize("name", ["release before the product is complete", "no wait in the loop", "no release"])
 def test_no_schedule_hides_a_mistake(name: str, schedule: str) -> None:

@@ -32,6 +32,7 @@ def weighted() -> Kernel:
     return check(parse(SourceFile("weighted.py", TEXT)), "weighted", Options())
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("unwritten", [None, (1, 0, 0)], ids=["all elements", "all but one"])
 @pytest.mark.parametrize("rows", [3, 600], ids=["one piece", "several pieces"])
 def test_a_wrong_element_is_the_one_that_is_named(unwritten: tuple[int, ...] | None, rows: int) -> None:

@@ -150,6 +150,7 @@ def test_every_function_has_a_case() -> None:
     assert set(CASES) == set(kernels.__all__)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_functions_are_traced_whole(name: str, dynamic: bool) -> None:
@@ -253,6 +254,7 @@ REFERENCES: dict[str, tuple[Callable[..., Any], Callable[..., Any], Make]] = {
 }
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("name", REFERENCES)
 @pytest.mark.parametrize("compiled", [False, True])
 def test_gradients_are_those_of_pytorch(name: str, compiled: bool) -> None:

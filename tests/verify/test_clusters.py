@@ -96,6 +96,7 @@ def test_refuted(edit: str) -> None:
 SCHEDULES = ("program", "reverse", "lazy", "eager-producer.0", "eager-producer.1", "random(3)")
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("sizes", [(1, 64, 8), (130, 200, 72), (192, 328, 64), (65, 0, 8)], ids=str)
 def test_values(sizes: tuple[int, int, int], schedule: str) -> None:

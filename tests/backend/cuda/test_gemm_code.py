@@ -47,6 +47,7 @@ def inner_loop(sass: str) -> Counter[str]:
     return min((loop for loop in loops if any("MMA" in name for name in loop)), key=Counter.total)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("masked", [False, True], ids=["whole tiles", "guarded edges"])
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 @pytest.mark.parametrize(("tile", "warps", "loads"), [((128, 128, 32), 4, 8), ((128, 256, 32), 8, 6)])

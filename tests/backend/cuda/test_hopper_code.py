@@ -127,6 +127,7 @@ def test_products_of_the_shipped_kernel_do_not_wait_for_one_another(name: str) -
     assert (resources.spill_bytes, resources.warnings) == (0, ())
 
 
+@pytest.mark.product
 @pytest.mark.parametrize(
     ("size", "rows", "causal"), [(64, 4096, False), (64, 4096, True), (64, 1024, False), (128, 4096, True)]
 )
