@@ -61,12 +61,13 @@ def _has_gpu() -> bool:
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest leaves out what is nightly
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if item.nodeid.startswith(LONG):
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not any("::" in name for name in config.args):  # what is named by its id runs, however long it takes
+        for item in items:
+            if item.nodeid.startswith(LONG):
+                item.add_marker(pytest.mark.nightly)
+        for item in left_out(items):
             item.add_marker(pytest.mark.nightly)
-    for item in left_out(items):
-        item.add_marker(pytest.mark.nightly)
     marked = [item for item in items if item.get_closest_marker("gpu")]
     if marked and not _has_gpu():
         for item in marked:

@@ -17,7 +17,8 @@ import pytest
 def left_out(items: Iterable[pytest.Item]) -> list[pytest.Item]:
     """Return the combinations of tests with the mark `product` that show no value that others do not show.
 
-    Of what is left for the night anyway, nothing counts. Combinations for a GPU are a set of their own, because they are skipped where there is none.
+    Combinations for a GPU are a set of their own, because they are skipped where there is none. Those that are left to
+    the night anyway do not count.
     """
     sets: dict[tuple[str, bool], list[pytest.Function]] = defaultdict(list)
     for item in items:
