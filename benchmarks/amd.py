@@ -21,6 +21,7 @@ from argus.environment import find_tool, llvm_directories
 from argus.frontend import Options
 from argus.ir.types import DType, bfloat16, float8_e4m3fnuz, float16
 from argus.kernels.attention_tiles import AttentionShape, wave_tiles
+from argus.kernels.experts import swiglu
 from argus.passes import lower
 from argus.source import SourceFile
 from benchmarks.machine_code import Instruction, count, hot_loop, instructions
@@ -46,7 +47,7 @@ class Case:
 def _gemm(rows: int, columns: int, num_warps: int, dtype: DType = bfloat16) -> Case:
     depth = 512 // dtype.bits
     sizes = {"BLOCK_M": rows, "BLOCK_N": columns, "BLOCK_K": depth, "STAGES": 2, "PRODUCERS": 0, "GROUP": 8}
-    name = f"GEMM {rows}x{columns}x{depth}, {'bf16' if dtype == bfloat16 else 'fp8e4b8'}"
+    name = f"GEMM {rows}x{columns}x{depth}, {_named(dtype)}"
     return Case(name, "gemm.py", "gemm", {**sizes, "IN": dtype, "MULTIPLY": dtype}, num_warps)
 
 
@@ -57,11 +58,26 @@ def _attention(name: str, size: int, dtype: DType = bfloat16, heads: int = 64, *
     return Case(f"attention {name}", "attention.py", "attention_forward", constants, waves)
 
 
+def _experts(rows: int, num_warps: int, dtype: DType = bfloat16) -> Case:
+    """Products with gathered rows and SwiGLU."""
+    depth = 512 // dtype.bits
+    sizes = {"ROWS": rows, "COLUMNS": 128, "DEPTH": depth, "STAGES": 2, "PRODUCERS": 0}
+    name = f"experts, SwiGLU, {rows}x128x{depth}, {_named(dtype)}"
+    return Case(name, "experts.py", "expert_rows", {**sizes, "DTYPE": dtype, "ACTIVATION": swiglu}, num_warps)
+
+
+def _named(dtype: DType) -> str:
+    return "bf16" if dtype == bfloat16 else "fp8e4b8"
+
+
 CASES = (
     _gemm(256, 256, 8),
     _gemm(256, 128, 8),
     _gemm(128, 128, 4),
     _gemm(256, 256, 8, float8_e4m3fnuz),
+    _experts(256, 8),
+    _experts(128, 4),
+    _experts(256, 8, float8_e4m3fnuz),
     _attention("D128", 128),
     _attention("D128, causal", 128, CAUSAL=True),
     _attention("D128, few programs", 128, heads=4),

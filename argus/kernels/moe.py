@@ -27,6 +27,7 @@ PAIRS = 512
 """Pairs that are counted and placed together."""
 _HALVES = ("bfloat16", "float16")
 _FEW = 48  # rows of an expert, on average, up to which weights are the rows of the products
+_WAVES_ROWS = 128  # rows of a tile of four waves; of twice as many rows tiles of eight waves take 256
 _COLUMNS = 1024  # of a token's result in a block
 _MOVED = 2048  # elements of a row that a block gathers
 
@@ -59,10 +60,14 @@ def moe(
 @lru_cache(maxsize=4096)
 def tile_of(target: str, rows: int, count: int, aligned: bool, gated: bool, gathered: bool) -> Mapping[str, int | bool]:
     """The constants of a product of `rows` rows in all with the weights of `count` experts."""
+    each = rows / count
+    if target == "gfx942" and aligned and each > _FEW:
+        side, warps = (256, 8) if each > 2 * _WAVES_ROWS else (_WAVES_ROWS, 4)
+        columns = 128 if gated or side < 256 else 256
+        return {"ROWS": side, "COLUMNS": columns, "DEPTH": 32, "STAGES": 2, "PRODUCERS": 0, "num_warps": warps}
     if target != "sm_90a" or not aligned:
         side, stages = (32, 1) if target == "cpu" else (64, 2)
         return {"ROWS": side, "COLUMNS": side, "DEPTH": 32, "STAGES": stages, "PRODUCERS": 0, "num_warps": 4}
-    each = rows / count
     if each > _FEW:
         columns = 128 if gated else 256
         return {"ROWS": 128, "COLUMNS": columns, "DEPTH": 64, "STAGES": 4, "PRODUCERS": 4, "num_warps": 8}

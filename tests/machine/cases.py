@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from argus.ir.nodes import Kernel
-from argus.ir.types import bfloat16, float8_e4m3fnuz
+from argus.ir.types import DType, bfloat16, float8_e4m3fnuz
 from argus.kernels import experts
 from argus.kernels.attention_tiles import AttentionShape, wave_tiles
 from tests.backend.host import from_bfloat16, to_bfloat16
@@ -41,7 +41,7 @@ class Case:
         relative, absolute = self.error
         for name, right in self.right.items():
             found = outputs[name]
-            wide = from_bfloat16(found) if found.dtype == np.uint16 else found
+            wide = {np.uint16: from_bfloat16, np.uint8: FP8["fp8"].__getitem__}.get(found.dtype.type, np.asarray)(found)
             np.testing.assert_allclose(wide, right, rtol=relative, atol=absolute)
 
 
@@ -99,24 +99,38 @@ def attention(size: int, causal: bool, heads: int, m: int, n: int) -> Case:
 
 
 @cache
-def grouped(columns: int, depth: int, ends: tuple[int, ...]) -> Case:
-    """Products of experts with SwiGLU, rows gathered: expert e has the rows up to `ends[e]`, in tiles of 64."""
-    side, tokens, count = 64, 50, len(ends)
+def grouped(dtype: DType, tile: tuple[int, int, int], columns: int, depth: int, ends: tuple[int, ...]) -> Case:
+    """Products of experts with SwiGLU, rows gathered: expert e has the rows up to `ends[e]`.
+
+    `tile`: rows, columns and waves of a block.
+    """
+    side, across, waves = tile
+    tokens, count = 50, len(ends)
     first, owner = [0], []
     for e, (begin, end) in enumerate(zip((0, *ends), ends, strict=False)):
         for start in range(begin, end, side):
             first.append(min(start + side, end))
             owner.append(e)
-    tile = {"ROWS": side, "COLUMNS": 64, "DEPTH": 32, "STAGES": 2, "PRODUCERS": 0}
-    kernel = lowered(KERNELS / "experts.py", "expert_rows", 4, {"ACTIVATION": experts.swiglu, **tile})
-    x, w = to_bfloat16(random(tokens, depth) / 4), to_bfloat16(random(count, 2 * columns, depth) / 4)
+    constants = {"DTYPE": dtype, "ACTIVATION": experts.swiglu, "ROWS": side, "COLUMNS": across,
+                 "DEPTH": 512 // dtype.bits, "STAGES": 2, "PRODUCERS": 0}  # fmt: skip
+    kernel = lowered(KERNELS / "experts.py", "expert_rows", waves, constants)
+    narrow, wide = (to_bfloat16, from_bfloat16) if dtype == bfloat16 else (_bytes, FP8["fp8"].__getitem__)
+    x, w = narrow(random(tokens, depth) / 4), narrow(random(count, 2 * columns, depth) / 4)
     token = np.random.default_rng(3).integers(0, tokens, ends[-1]).astype(np.int32)
-    rows, every = from_bfloat16(x)[token].astype(np.float64), from_bfloat16(w).astype(np.float64)
     whose = np.searchsorted(ends, np.arange(ends[-1]), side="right")
-    both = np.einsum("pk,pnk->pn", rows, every[whose])
+    both = np.einsum("pk,pnk->pn", wide(x)[token].astype(np.float64), wide(w).astype(np.float64)[whose])
     gate, up = both[:, :columns], both[:, columns:]
     named = {"x": x, "token": token, "first": np.array(first, np.int32), "w": w}
-    named |= {"owner": np.array([*owner, 0], np.int32), "out": np.zeros((ends[-1], columns), np.uint16)}
+    named |= {"owner": np.array([*owner, 0], np.int32), "out": np.zeros((ends[-1], columns), x.dtype)}
     sizes = {"T": tokens, "K": depth, "E": count, "N": 2 * columns, "P": ends[-1], "C": columns, "L1": len(first)}
-    grid = (len(owner) * -(-columns // 64),)
-    return Case(kernel, grid, {**named, **sizes}, {"out": gate / (1 + np.exp(-gate)) * up}, (2**-6, 1e-2))
+    grid = (len(owner) * -(-columns // across),)
+    error = (2**-6, 1e-2) if dtype == bfloat16 else (2**-3, 1e-2)
+    return Case(kernel, grid, {**named, **sizes}, {"out": gate / (1 + np.exp(-gate)) * up}, error)
+
+
+def _bytes(x: Any) -> Any:
+    """The nearest numbers of 8 bits, of those that are finite."""
+    values = np.where(np.isnan(FP8["fp8"]), np.inf, FP8["fp8"])
+    order = np.argsort(values)
+    middles = (values[order][1:] + values[order][:-1]) / 2
+    return order[np.searchsorted(middles, x)].astype(np.uint8)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import struct
+import subprocess
+import tempfile
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -15,6 +18,7 @@ from argus.backend import abi
 from argus.backend.emit import emit
 from argus.backend.hip import toolchain
 from argus.compile import elaborate
+from argus.environment import find_tool, llvm_directories
 from argus.frontend import Options
 from argus.ir.nodes import Kernel
 from argus.passes import lower
@@ -44,6 +48,23 @@ def built(kernel: Kernel) -> bytes:
     require(toolchain.find_compiler(), "clang 17 or newer")
     require(toolchain.find_disassembler(), "llvm-objdump")
     return _compiled(emit(kernel))
+
+
+def metadata(binary: bytes) -> str:
+    """Return the notes of a code object as text."""
+    names = [*(f"llvm-readelf-{release}" for release in (19, 20, 21, 22, 18, 17)), "llvm-readelf"]
+    tool = require(find_tool(names, directories=llvm_directories()), "llvm-readelf")
+    with tempfile.NamedTemporaryFile(suffix=".co") as file:
+        file.write(binary)
+        file.flush()
+        command = [tool, "--notes", file.name]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def notes(binary: bytes) -> dict[str, int]:
+    """Return the figures in a code object's notes, by name."""
+    found = re.findall(r"^\s+\.(\w+):\s+(\d+)\s*$", metadata(binary), re.MULTILINE)
+    return {name: int(number) for name, number in found}
 
 
 def run(

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from argus.backend.hip.toolchain import find_compiler, find_disassembler
+from argus.ir.types import DType, bfloat16, float8_e4m3fnuz
 from tests.conftest import require
 from tests.machine import cases
 
@@ -37,9 +38,14 @@ def test_attention(size: int, heads: int, m: int, n: int, causal: bool) -> None:
     cases.attention(size, causal, heads, m, n).check()
 
 
-def test_experts() -> None:
-    """Experts with no rows, with one, and with more than a tile."""
-    cases.grouped(72, 40, (0, 1, 70, 70, 93)).check()
+@pytest.mark.parametrize(
+    ("dtype", "tile"),
+    [(bfloat16, (64, 64, 4)), (bfloat16, (256, 128, 8)), (float8_e4m3fnuz, (128, 128, 4))],
+    ids=["small", "large", "8 bits"],
+)
+def test_experts(dtype: DType, tile: tuple[int, int, int]) -> None:
+    """Experts with no rows, with one, and with more than a small tile."""
+    cases.grouped(dtype, tile, 72, 80, (0, 1, 70, 70, 93)).check()
 
 
 def library(*names: str) -> dict[str, str]:
@@ -59,8 +65,16 @@ def test_rows() -> None:
     assert library(*names) == dict.fromkeys(names, "right")
 
 
+REFUSED = {
+    "matmul tf32": "gfx942 has no matrix instruction for tfloat32 times tfloat32 into float32",
+}
+"""Calls that the library does not offer on gfx942, by the beginning of their names, and what it says."""
+
+
 @pytest.mark.nightly
 def test_the_whole_library() -> None:
     found = library()
     assert len(found) > 100
-    assert {name: what for name, what in found.items() if what != "right"} == {}
+    for name, what in found.items():
+        wanted = next((message for refused, message in REFUSED.items() if name.startswith(refused)), "right")
+        assert what == wanted, name

@@ -51,7 +51,9 @@ def _plain(kind: str) -> Callable[[Operands, int], Source]:
     def reader(operands: Operands, at: int) -> Source:
         op = operands.items[at]
         raw = _raw_pair(op, kind) if wide else _raw(op, kind)
-        return _signed(op, lambda wave: raw(wave).view(dtype))
+        if kind in "fd":
+            return _signed(op, lambda wave: raw(wave).view(dtype))
+        return _sign_bits(op, raw) if kind == "u" else _unsigned(op, lambda wave: raw(wave).view(dtype))
 
     return reader
 
@@ -64,6 +66,19 @@ def _signed(op: Operand, read: Source) -> Source:
         return lambda wave: np.abs(read(wave))
     if op.negative:
         return lambda wave: -read(wave)
+    return read
+
+
+def _sign_bits(op: Operand, raw: Source) -> Source:
+    """Apply the modifiers to bits that are moved: they are those of a float32."""
+    kept = np.uint32(0x7FFFFFFF if op.absolute else 0xFFFFFFFF)
+    flipped = np.uint32(0x80000000 if op.negative else 0)
+    return (lambda wave: raw(wave) & kept ^ flipped) if op.absolute or op.negative else raw
+
+
+def _unsigned(op: Operand, read: Source) -> Source:
+    if op.absolute or op.negative:
+        raise NotImplementedError(f"a sign of {op.text}")
     return read
 
 
@@ -93,7 +108,8 @@ def _short(kind: str) -> Callable[[Operands, int], Source]:
     def reader(operands: Operands, at: int) -> Source:
         op, upper = operands.items[at], _position(operands, at, "op_sel", 0)
         raw, shift = _raw(op, kind), np.uint32(16 * upper)
-        return _signed(op, lambda wave: (raw(wave) >> shift).astype(np.uint16).view(dtype))
+        signed = _signed if kind == "h" else _unsigned
+        return signed(op, lambda wave: (raw(wave) >> shift).astype(np.uint16).view(dtype))
 
     return reader
 
@@ -124,7 +140,8 @@ def _with_signs(operands: Operands, at: int, parts: list[Source]) -> Source:
 
     def read(wave: Wave) -> Any:
         low, high = (part(wave) for part in parts)
-        return np.stack(np.broadcast_arrays(low if signs[0] > 0 else -low, high if signs[1] > 0 else -high))
+        low, high = low if signs[0] > 0 else -low, high if signs[1] > 0 else -high
+        return np.stack(np.broadcast_arrays(np.atleast_1d(low), np.atleast_1d(high)))
 
     return read
 
