@@ -66,7 +66,8 @@ def run(plan: Plan) -> Results:
 
     A problem that finds too little memory beside others is run again when it has a device for itself."""
     plan.folder.mkdir(parents=True, exist_ok=True)
-    os.environ.update(_ENVIRONMENT)
+    for variable, value in _ENVIRONMENT.items():
+        os.environ.setdefault(variable, value)
     known = _floors(plan.floors)
     crowded = _run_all(plan, known, [p for p in problems(plan) if not _row_file(plan, p).exists()], plan.workers)
     _run_all(plan, known, crowded, 1)

@@ -14,6 +14,7 @@ import torch
 from argus.diagnostic import LaunchError
 from argus.graph import capture, fallback
 from argus.graph.assemble import Step, assemble, subgraph
+from argus.graph.attention import narrow_attention
 from argus.graph.capture import inputs, meta_of
 from argus.graph.costs import costly_part
 from argus.graph.decompose import decompositions
@@ -130,6 +131,7 @@ class _Compilation:
         self, gm: torch.fx.GraphModule, options: Options, generator: Generator | None, survey: Survey | None
     ) -> None:
         fold_numbers(gm)
+        narrow_attention(gm)
         self.gm, self.options, self.generator, self.survey = gm, options, generator, survey
         self.refused: dict[Any, str] = {}
         self.verdicts: dict[Any, str] = {}

@@ -18,6 +18,7 @@ Value = tuple[Any, int]
 """A node and which of its results."""
 
 FLOATS = frozenset(("float32", "float16", "bfloat16"))
+SHORT = frozenset(("float16", "bfloat16"))
 PRODUCTS = frozenset(("mm.default", "bmm.default", "addmm.default", "baddbmm.default"))
 READ = FLOATS | {"bool", "int32", "int64"}
 """Dtypes of tensors that generated kernels read; they write floats and truth values."""
@@ -154,13 +155,43 @@ def refusal(node: Node) -> str:
         return f"{name(node)}: kernels do not compute {unwritten[0]}, which may wrap around or lose digits"
     if len({m.device for m in (*known, *made)}) > 1:
         return f"{name(node)} on several devices"
-    if name(node) in PRODUCTS and known[-1].device.startswith("cuda") and not _multiplied(known[-1].dtype):
+    factor = widened(node) or known[-1].dtype
+    if name(node) in PRODUCTS and known[-1].device.startswith("cuda") and not _multiplied(factor):
         return f"{name(node)}: kernels multiply float32 without matrix instructions, and PyTorch's library is faster"
     if any(size == 0 for m in (*known, *made) for size in m.shape):
         return f"{name(node)} without elements"
     if any(map(_is_computed, given(node))):
         return f"{name(node)} with a number that is known only when it runs"
     return ""
+
+
+def passes(node: Node) -> bool:
+    """Return True for an operator that gives the elements of a tensor as they are, or 16-bit floats as float32."""
+    if node.op != "call_function" or name(node) not in ("_to_copy.default", "clone.default"):
+        return is_view(node)
+    (read,), (made,) = map(meta_of, inputs(node)), results(node)
+    if read is None or made is None:
+        return False
+    if read.device != made.device:
+        return False
+    return read.dtype == made.dtype or (read.dtype in SHORT and made.dtype == "float32")
+
+
+def widened(node: Node) -> str:
+    """Return the dtype of the 16-bit floats that a product's factors of float32 are copies of, or "".
+
+    Products of such factors are exact in float32, so a kernel multiplies the 16-bit floats themselves."""
+    if name(node) not in PRODUCTS:
+        return ""
+    found = []
+    for value in inputs(node)[-2:]:
+        while value[0].op == "call_function" and passes(value[0]):
+            value = value_of(value[0].args[0])
+        found.append(meta_of(value))
+    dtypes = {m.dtype if m is not None else "" for m in found}
+    made = results(node)[0]
+    same = len(dtypes) == 1 and made is not None and made.dtype == "float32"
+    return dtypes.pop() if same and dtypes <= SHORT else ""
 
 
 def _multiplied(dtype: str) -> bool:

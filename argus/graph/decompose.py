@@ -400,6 +400,13 @@ def _extremum(value: Any, place: Any) -> Callable[..., Any]:
     return decomposed
 
 
+def _any(x: Any, dims: Any = None, keepdim: bool = False) -> Any:
+    """Whether any truth value is true: the maximum of ones and zeros."""
+    if x.dtype != torch.bool or not x.dim():
+        return NotImplemented
+    return torch.where(x, 1.0, 0.0).amax(_dims(x, dims), keepdim) > 0.5
+
+
 OWN: dict[Any, Callable[..., Any]] = {
     aten.sum.default: _sum,
     aten.sum.dim_IntList: _sum,
@@ -420,6 +427,9 @@ OWN: dict[Any, Callable[..., Any]] = {
     aten.bmm.default: _batched_product,
     aten.addmm.default: _added_product,
     aten.convolution.default: _convolution,
+    aten.any.default: _any,
+    aten.any.dim: _any,
+    aten.any.dims: _any,
     aten.max.dim: _extremum(aten.amax, aten.argmax),
     aten.min.dim: _extremum(aten.amin, aten.argmin),
     aten.lift_fresh_copy.default: torch.clone,

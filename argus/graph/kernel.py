@@ -102,9 +102,8 @@ def multiplied(group: Group, target: str) -> str:
     Factors of float32 are multiplied as TF32 if PyTorch's flags allow that and the target can."""
     if group.head is None or not target.startswith("sm_") or not (group.product or by_matrices(group)):
         return ""
-    meta = meta_of(inputs(group.head)[-1 if group.product is not None else 0])
     flags = torch.backends.cuda.matmul if group.product is not None else torch.backends.cudnn
-    return "tfloat32" if meta is not None and meta.dtype == "float32" and flags.allow_tf32 else ""
+    return "tfloat32" if group.multiplied() == "float32" and flags.allow_tf32 else ""
 
 
 _BITS = {"tfloat32": 32, "float16": 16, "bfloat16": 16}

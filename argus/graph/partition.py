@@ -36,7 +36,8 @@ Use = tuple[Value, str]
 class Group:
     """Operators that become one kernel. `space` has the dimensions of each value that they compute, and of each use of
     a value from elsewhere; `reduced` are the atoms that they reduce, `product` the node of a matrix product, `window`
-    that of a convolution or of pooling. `places` are read at computed indices; `fixed` atoms are axes by themselves."""
+    that of a convolution or of pooling. `places` are read at computed indices; `fixed` atoms are axes by themselves.
+    `widened`: the product reads the 16-bit floats that its factors are copies of."""
 
     nodes: list[Node]
     space: Space
@@ -48,11 +49,19 @@ class Group:
     window: Any = None
     places: Dim = ()
     fixed: Dim = ()
+    widened: bool = False
 
     @property
     def head(self) -> Any:
         """The product or window that the group begins with, if any."""
         return self.product or self.window
+
+    def multiplied(self) -> str:
+        """The dtype of what is read as the last factor of a product, or as the image of a convolution."""
+        wanted = "b" if self.product is not None else "x"
+        meta = next(meta_of(value) for (_, use), value in self.reads.items() if use == wanted)
+        assert meta is not None
+        return meta.dtype
 
     def over(self) -> Dim:
         """The atoms that are reduced, as they are now."""
@@ -61,7 +70,7 @@ class Group:
     def copy(self) -> Group:
         return Group(
             list(self.nodes), self.space.copy(), self.reduced, self.product, (), self.contracted, dict(self.reads),
-            self.window, self.places, self.fixed,
+            self.window, self.places, self.fixed, self.widened,
         )  # fmt: skip
 
     def use(self, node: Any, value: Value) -> str:
@@ -120,7 +129,7 @@ class _Partitioner:
                 self.closed = set(map(id, self.group_of.values()))
         groups = sorted({id(g): g for g in self.group_of.values()}.values(), key=lambda g: self.order[g.nodes[0]])
         self.find_outputs(groups)
-        return Partition(tuple(groups), self.left)
+        return Partition(tuple(g for g in groups if g.outputs), self.left)
 
     def place(self, node: Node) -> None:
         """Put an operator into the groups of its inputs, all of them or one, or into a group of its own."""
@@ -192,6 +201,7 @@ class _Partitioner:
                 trial.fixed += tuple(a + shift for a in other.fixed)
                 trial.product = trial.product or other.product
                 trial.window = trial.window or other.window
+                trial.widened = trial.widened or other.widened
                 trial.reads |= other.reads
                 trial.nodes = sorted({*trial.nodes, *other.nodes}, key=lambda n: self.order[n])
             self.internal(trial)
@@ -338,6 +348,7 @@ class _Partitioner:
         if group.nodes:
             raise Mismatch("a matrix product begins a kernel")
         *added, a, b = inputs(node)
+        group.widened = bool(capture.widened(node))
         left, right = self.dims(group, a, "a"), self.dims(group, b, "b")
         *batch, m, k = left
         *other, depth, n = right
@@ -405,7 +416,8 @@ class _Partitioner:
         assert meta is not None
         if capture.is_constant(node):
             return ((),) * len(meta.shape)
-        if node.op == "call_function" and is_view(node):
+        passed = group.widened and use in ("a", "b") and node.op == "call_function" and capture.passes(node)
+        if passed or (node.op == "call_function" and is_view(node)):
             kept = group.space.copy(), dict(group.reads)
             source = value_of(node.args[0])
             own = self.base(value) in group.space
@@ -445,7 +457,7 @@ class _Partitioner:
                     dim if dim or size == 1 else group.space.fresh((size,))[0]
                     for dim, size in zip(full, meta.shape, strict=True)
                 )
-            case "alias.default" | "detach.default":
+            case "alias.default" | "detach.default" | "clone.default" | "_to_copy.default":
                 return dims
             case _:
                 return group.space.regrouped(dims, meta.shape)

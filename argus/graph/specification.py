@@ -10,7 +10,7 @@ from itertools import count
 from typing import Any
 
 from argus.graph import capture
-from argus.graph.capture import Value, is_view, meta_of, results, value_of
+from argus.graph.capture import Value, meta_of, results, value_of
 from argus.graph.layout import Layout, Param
 from argus.graph.operators import elements
 from argus.graph.partition import Group
@@ -90,7 +90,7 @@ class _Builder:
         else:
             node, dims = value[0], space[(value, use)]
             row = capture.row(node)
-            assert row is not None and is_view(node)
+            assert row is not None and capture.passes(node)
             source = self.operand(value_of(node.args[0]), use)
             site = Site((Result(meta.shape, meta.dtype),), self.names)
             (found,) = elements(row, site, (source, *capture.given(node)[1:]))

@@ -87,6 +87,9 @@ CASES: dict[str, Callable[[], None]] = {
     "product of rows of odd length": lambda: agree(aten.mm.default, image(129, 131), image(131, 130)),
     "maximum and place": lambda: agree(aten.max.dim, image(4, 5), 1),
     "minimum and place": lambda: agree(aten.min.dim, image(4, 5), 0, True),
+    "any": lambda: agree(aten.any.default, image(4, 5) > 2),
+    "any of a row": lambda: agree(aten.any.dim, image(4, 5) > 1, -1, True),
+    "any of several dimensions": lambda: agree(aten.any.dims, image(4, 5, 6) > 2, [0, 2]),
     "constant": lambda: agree(aten.lift_fresh_copy.default, image(3)),
 }  # fmt: skip
 
