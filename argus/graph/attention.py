@@ -33,7 +33,7 @@ def narrow_attention(gm: torch.fx.GraphModule) -> None:
     gm.graph.eliminate_dead_code()
 
 
-def _with_scale_behind(graph: torch.fx.Graph, node: torch.fx.Node) -> torch.fx.Node:
+def _with_scale_behind(graph: torch.fx.Graph, node: Any) -> Any:
     """Multiply by numbers after a product and not before, if its factors are 16-bit floats then. Return the product."""
     found = [_unscaled(graph, node, factor) for factor in node.args]
     factors, scales = [factor for factor, _ in found], [scale for _, scale in found]
