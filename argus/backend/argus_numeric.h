@@ -44,6 +44,7 @@ ARGUS_FN float log2(float x);
 ARGUS_FN float sqrt(float x);
 ARGUS_FN float rsqrt(float x);
 ARGUS_FN float tanh(float x);
+ARGUS_FN float tanh_approx(float x);  // within 2^-11 of tanh, relative to it
 ARGUS_FN float erf(float x);
 ARGUS_FN float sin(float x);
 ARGUS_FN float cos(float x);
@@ -298,6 +299,7 @@ ARGUS_UNARY(log2)
 ARGUS_UNARY(sqrt)
 ARGUS_UNARY(rsqrt)
 ARGUS_UNARY(tanh)
+ARGUS_UNARY(tanh_approx)
 ARGUS_UNARY(erf)
 ARGUS_UNARY(sin)
 ARGUS_UNARY(cos)

@@ -157,6 +157,7 @@ OPERATORS: dict[str, Operator] = {
         _function("sin", math.sin, real=True),
         _function("cos", math.cos, real=True),
         _function("tanh", math.tanh, real=True),
+        _function("tanh_approx", math.tanh, real=True),
         _function("erf", math.erf, real=True),
         _function("sigmoid", lambda x: 1 / (1 + math.exp(-x)), real=True),
         _function("log1p", lambda x: math.log1p(x) if x != -1 else -math.inf),
@@ -167,6 +168,9 @@ OPERATORS: dict[str, Operator] = {
 }
 """Every operator. An elementwise function is a row here, a formula in `argus/backend/argus_math.h`, and its name and
 docstring in `argus/language.py`."""
+
+APPROXIMATED = {"tanh_approx": "tanh"}
+"""Functions that the machine approximates, and those whose values over the reals they stand for."""
 
 LEAVING = ("add", "sub", "mul", "neg", "shl", "not", "cast")
 """Operators on integers with results that unsigned types may lack, for operands that they have."""

@@ -11,7 +11,7 @@ import argus.language as al
 from argus.backend.launch.evaluate import Number
 from argus.diagnostic import LaunchError
 from argus.ir.types import DType, float32
-from argus.kernels.attention_scores import LN2, LOG2E, NEVER, changed, edges, raise_top, score
+from argus.kernels.attention_scores import LN2, LOG2E, NEVER, edges, raise_top, score, unit_of
 from argus.kernels.attention_tiles import AttentionShape, apart, hopper_tiles, wave_tiles
 from argus.kernels.rows import dtype_of, same_shape
 from argus.runtime.device import target_of
@@ -84,7 +84,7 @@ def attention_forward(
     HEADS heads before the next ones. With PARTS, result number t is that of the SPAN keys from t * SPAN on alone.
     With BESIDE, every block has the product of values, in one piece with its softmax: that of the first is of zeros.
     With WINDOW, row i sees that many keys at most, the last of which is the last one that it sees otherwise. Scores are
-    `changed`; MASK hides further keys. Tiles of rows have WIDTH elements, if not D.
+    `changed`, with an approximate tangent; MASK hides further keys. Tiles of rows have WIDTH elements, if not D.
     Without VALUES the proof is of which elements are combined, by tags, and not of the values.
     """
     B, H, M = q.shape[0], q.shape[1], q.shape[2]
@@ -146,11 +146,12 @@ def attention_forward(
         )
         if not BESIDE and n0 > 0:
             acc = al.mma(p, al.trans(vt), acc)
-        unit = scale
-        if CAP != 0.0 or SCORE is not None:
-            unit = LOG2E
+        if CAP != 0.0:
+            s = al.tanh_approx(s * (scale * (LN2 / CAP)))
+        if SCORE is not None:
             i, j = (m0 + al.arange(BLOCK_M))[:, None], (first + keys)[None, :]
-            s = changed(s * (scale * LN2), batch, head, i, j, CAP, SCORE)
+            s = SCORE(s * (unit_of(scale, CAP, None) * LN2), batch, head, i, j)
+        unit = unit_of(scale, CAP, SCORE)
         if whole < first + BLOCK_N:
             s = al.where((first + keys)[None, :] < ends[:, None], s, NEVER)
         if WINDOW and first < m0 + BLOCK_M + (N - M) - WINDOW:
@@ -177,7 +178,7 @@ def attention_forward(
     y = acc * (1.0 / al.where(total == 0.0, 1.0, total))[:, None]
     al.store(o[batch, head, part, m0 : m0 + BLOCK_M, 0:W], y.to(OUT), boundary_check=edges(D, W))
     rows = m0 + al.arange(BLOCK_M)
-    unit = scale if CAP == 0.0 and SCORE is None else LOG2E
+    unit = unit_of(scale, CAP, SCORE)
     level = al.where(top == NEVER, 0.0, top * unit) + al.log2(total)
     al.store(lse[batch, head, part, rows], level * LN2, mask=rows < M)
 

@@ -23,6 +23,12 @@ def raise_top(s, top, scale):
 
 
 @argus.func
+def unit_of(scale, CAP, SCORE):
+    """Return by what the kernel multiplies its scores in exponents of base 2: those that are capped are tangents."""
+    return LOG2E if SCORE is not None else scale if CAP == 0.0 else CAP * LOG2E
+
+
+@argus.func
 def capped(x, CAP):
     """Return a score limited to the range from -CAP to CAP; a CAP of 0 means no limit."""
     return x if CAP == 0.0 else CAP * al.tanh(x * (1.0 / CAP))

@@ -41,9 +41,10 @@ def attention_with(
     """Compute `attention` with more forms of scores and masks, and heads of 64 to 256 elements.
 
     `window`, with `causal`: a query sees that many keys, the last of which is its own. `softcap`: a score x becomes
-    `softcap * tanh(x / softcap)`. `score(x, b, h, i, j)` and `mask(b, h, i, j)` are `@argus.func`s: `score` replaces x,
-    and `mask` says if query i of head h sees key j. Keys before all windows are not read; keys that `mask` hides are
-    read. Head sizes are 64, 80, 96, 128, 192 and 256. There is no gradient. Raises LaunchError.
+    `softcap * tanh(x / softcap)`, with the tangent of `al.tanh_approx`. `score(x, b, h, i, j)` and `mask(b, h, i, j)`
+    are `@argus.func`s: `score` replaces x, and `mask` says if query i of head h sees key j. Keys before all windows are
+    not read; keys that `mask` hides are read. Head sizes are 64, 80, 96, 128, 192 and 256. There is no gradient. Raises
+    LaunchError.
     """
     way = (causal, _window(window, causal), _cap(softcap))
     own = score is not None or mask is not None

@@ -249,6 +249,7 @@ FUNCTIONS: dict[str, Callable[..., Array]] = {
     "sin": _through_double(np.sin),
     "cos": _through_double(np.cos),
     "tanh": np.tanh,
+    "tanh_approx": np.tanh,
     "sigmoid": lambda x: np.float32(1) / (np.float32(1) + np.exp(-x)),
     "floor": np.floor,
     "ceil": np.ceil,

@@ -374,6 +374,8 @@ OTHERS = (
      "t = v * v * v * 0.04 + v\n" + STORE.format("(al.tanh(t * 0.8) + 1.0) * v / 2.0"), True),
     ("0.5 * x[i] * (1.0 + al.tanh(0.8 * (x[i] + 0.04 * x[i] * x[i] * x[i])))",
      "t = v * v * 0.04 + v\n" + STORE.format("(al.tanh(t * 0.8) + 1.0) * v / 2.0"), False),
+    ("3.0 * al.tanh(x[i] / 3.0)", STORE.format("3.0 * al.tanh_approx(v * (1.0 / 3.0))"), True),
+    ("3.0 * al.tanh(x[i] / 3.0)", STORE.format("3.0 * al.tanh_approx(v * 3.0)"), False),
     ("0.5 * x[i] * (1.0 + al.erf(x[i] * 0.7))", STORE.format("v * 0.5 + v * 0.5 * al.erf(v * 0.7)"), True),
     ("al.minimum(al.maximum(x[i], -1.0), 1.0)", STORE.format("al.minimum(1.0, al.maximum(-1.0, v))"), True),
     ("al.minimum(al.maximum(x[i], -1.0), 1.0)", STORE.format("al.maximum(al.minimum(v, 1.0), 1.0)"), False),

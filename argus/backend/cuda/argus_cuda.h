@@ -119,6 +119,11 @@ ARGUS_FN float rsqrt(float x) {
     return result;
 }
 ARGUS_FN float tanh(float x) { return ::tanhf(x); }
+ARGUS_FN float tanh_approx(float x) {
+    float result;
+    asm("tanh.approx.f32 %0, %1;" : "=f"(result) : "f"(x));
+    return result;
+}
 ARGUS_FN float erf(float x) { return ::erff(x); }
 // The compilers' own reduce large angles by an array in memory.
 ARGUS_FN float sin(float x) { return formula::sin(x); }

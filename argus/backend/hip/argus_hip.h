@@ -82,6 +82,7 @@ ARGUS_FN float rsqrt(float x) {
 }
 ARGUS_FN float modulo(float x, float y) { return formula::modulo(x, y); }
 ARGUS_FN float tanh(float x) { return formula::tanh(x); }
+ARGUS_FN float tanh_approx(float x) { return formula::tanh(x); }
 ARGUS_FN float erf(float x) { return formula::erf(x); }
 ARGUS_FN float sin(float x) { return formula::sin(x); }
 ARGUS_FN float cos(float x) { return formula::cos(x); }

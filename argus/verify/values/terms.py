@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Union
 
-from argus.ir.expr import LEAVING, REDUCTIONS, Const, Elem, Expr, Op, Param
+from argus.ir.expr import APPROXIMATED, LEAVING, REDUCTIONS, Const, Elem, Expr, Op, Param
 from argus.ir.interval import WIDE, Interval, operate
 from argus.ir.nodes import Accumulate, Copy, InRange, Kernel, Map, Mma, Scalar, Tensor
 from argus.ir.spec_terms import exact_indices, rounds_in
@@ -269,7 +269,7 @@ class TermBuilder:
                 narrowing = name == "cast" and dtype.is_int and dtype.bits <= args[0].dtype.bits
                 modular = name in _MODULAR or narrowing
                 terms = (self.of_expr(site, a) if modular else self._widened(site, a) for a in args)
-                operator = operation(name, args[0].dtype, dtype)
+                operator = operation(APPROXIMATED.get(name, name), args[0].dtype, dtype)
                 rounded = dtype == boolean and rounds_in(expr)
                 return Apply(f"{operator} of rounded numbers" if rounded else operator, tuple(terms))
             case _:
