@@ -30,6 +30,8 @@ _HALVES = ("bfloat16", "float16")
 _FEW = 256  # tokens up to which products read packed weights
 _BLOCKS = 264  # of a launch that fills a GPU, two for each multiprocessor
 _MOST_PARTS = 16
+_LEAST_DEPTH = 1024  # of a part
+_SCALES, _MOST_SCALES = 64, 128  # groups whose scales fill 128 bytes, and the most that a tile has room for
 _SMALLEST_GROUP = {4: 32, 8: 16}
 
 
@@ -41,9 +43,9 @@ def span(bits: int) -> int:
 def pack_weights(weights: torch.Tensor, bits: int) -> torch.Tensor:
     """Integer weights `[N, K]` of 0 to `2**bits - 1`, packed as `matmul_int4` and `matmul_int8` take them.
 
-    The result is of int32, `[ceil(K / s), N, 16]`, with `s = 512 / bits`: word `p // (128 // bits) * 4 + p % 8 // 2` of
-    row n in block `k // s` holds weight k, with `p = k % s`, from bit `p % (128 // bits) // 8 * bits + p % 2 * 16` on.
-    What is beyond K is 0. Raises LaunchError.
+    The result is of int32, `[ceil(K / s), N, 32]`, with `s = 1024 / bits`. With `p = k % s`, weight k of row n is in
+    block `k // s`, in word `p // (128 // bits) * 4 + p % 8 // 2`, from bit `p % (128 // bits) // 8 * bits + p % 2 * 16`
+    on. What is beyond K is 0. Raises LaunchError.
     """
     import torch
 
@@ -53,7 +55,7 @@ def pack_weights(weights: torch.Tensor, bits: int) -> torch.Tensor:
     blocks, each = -(-depth // span(bits)), span(bits)
     padded = torch.zeros(rows, blocks * each, dtype=torch.int64, device=weights.device)
     padded[:, :depth] = weights.to(torch.int64) & (2**bits - 1)
-    chunks = padded.view(rows, blocks, 4, 16 // bits, 4, 2)  # chunk, eighth, lane, half
+    chunks = padded.view(rows, blocks, WORDS // 4, 16 // bits, 4, 2)  # chunk, eighth, lane, half
     places = torch.arange(16 // bits, device=weights.device)[:, None, None] * bits
     places = places + torch.arange(2, device=weights.device) * 16
     words = (chunks << places).sum(dim=(3, 5)).view(rows, blocks, WORDS)
@@ -64,12 +66,12 @@ def pack_weights(weights: torch.Tensor, bits: int) -> torch.Tensor:
 def matmul_int4(
     x: torch.Tensor, packed: torch.Tensor, scales: torch.Tensor, zeros: torch.Tensor | None = None, *, group: int = 128
 ) -> torch.Tensor:
-    """`x @ w.T` in x's dtype, with `w[n, k] = (packed weight - zeros[k // group, n]) * scales[k // group, n]`.
+    """`x @ w.T` in x's dtype, with `w[n, k] = (packed weight - zeros[n, k // group]) * scales[n, k // group]`.
 
-    `x` `[..., K]` is bfloat16 or float16, as are `scales` `[ceil(K / group), N]`; `packed` is what `pack_weights` makes
-    of weights `[N, K]` of 0 to 15; `zeros`, uint8 in the shape of `scales`, are of 0 to 15, by default all 8. `group`
-    is 32, 64, 128 or a multiple of 128, such as one of all K rounded up. Float32 arithmetic; no gradient. Raises
-    LaunchError.
+    `x` `[..., K]` is bfloat16 or float16, as are `scales` `[N, ceil(K / group)]`; `packed` is what `pack_weights` makes
+    of weights `[N, K]` of 0 to 15; `zeros`, in the dtype and shape of `scales`, are whole, of 0 to 15, and by default
+    all 8. `group` is 32, 64, 128 or a multiple of 256, such as one of all K rounded up. Float32 arithmetic; no
+    gradient. Raises LaunchError.
     """
     return _matmul(x, packed, scales, zeros, 4, group)
 
@@ -79,7 +81,7 @@ def matmul_int8(
 ) -> torch.Tensor:
     """The same as `matmul_int4` for weights and zeros of 0 to 255, zeros by default all 128.
 
-    `group` is 16, 32, 64 or a multiple of 64.
+    `group` is 16, 32, 64 or a multiple of 128.
     """
     return _matmul(x, packed, scales, zeros, 8, group)
 
@@ -93,24 +95,39 @@ def _matmul(
 
 
 @lru_cache(maxsize=4096)
-def tile_of(target: str, tokens: int, rows: int, depth: int, bits: int) -> Mapping[str, int]:
-    """The constants of a product straight from packed weights; DEPTH is 0 if the sum is not cut into parts."""
+def tile_of(target: str, tokens: int, rows: int, depth: int, bits: int, group: int, aligned: bool) -> Mapping[str, int]:
+    """The constants of a product straight from packed weights; DEPTH is 0 if the sum is not cut into parts.
+
+    `aligned`: the copy engine can bring all operands.
+    """
     if target == "cpu":
-        return {"ROWS": 32, "TOKENS": 16, "STAGES": 1, "DEPTH": 0, "num_warps": 2}
-    width = next(n for n in (8, 16, 32, 64) if tokens <= n or n == 64)
-    shape = {"ROWS": 64, "TOKENS": width, "STAGES": 4, "num_warps": 4}
-    blocks = -(-rows // 64) * -(-tokens // width)
-    spans = -(-depth // span(bits))
-    parts = max(1, min(_MOST_PARTS, _BLOCKS // blocks, spans // 4))
-    each = -(-spans // parts)
-    return {**shape, "DEPTH": 0 if parts == 1 else each * span(bits)}
+        shape = {"ROWS": 32, "TOKENS": 16, "STAGES": 1, "num_warps": 2}
+    else:
+        width = next(n for n in (8, 16, 32, 64) if tokens <= n or n == 64)
+        producers = 4 if target == "sm_90a" and aligned else 0
+        shape = {"ROWS": 64, "TOKENS": width, "STAGES": 4, "PRODUCERS": producers, "num_warps": 4}
+    unit = max(group, span(bits)) if group < depth else span(bits)
+    units = -(-depth // unit)
+    blocks = -(-rows // shape["ROWS"]) * -(-tokens // shape["TOKENS"])
+    wanted = 1 if target == "cpu" else min(_MOST_PARTS, _BLOCKS // blocks, depth // _LEAST_DEPTH)
+    needed = -(-depth // (_MOST_SCALES * group))
+    each = -(-units // max(1, wanted, needed)) * unit
+    scales = -(-min(each, depth) // group) + (each % group != 0)
+    return {**shape, "DEPTH": 0 if each >= depth else each, "SCALES": -(-scales // _SCALES) * _SCALES}
+
+
+def _aligned(*tensors: torch.Tensor | None) -> bool:
+    """Return True if addresses and rows of all tensors begin at multiples of 16 bytes."""
+    given = [t for t in tensors if t is not None]
+    places = (p for t in given for p in (t.data_ptr(), *(s * t.element_size() for s in t.stride()[:-1])))
+    return all(place % 16 == 0 for place in places)
 
 
 def _work(tensors: tuple[torch.Tensor, ...], bits: int, group: int) -> Work:
     dtype = _checked(*tensors, bits=bits, group=group)
     x, packed, scales = matrix(tensors[0]), tensors[1].contiguous(), tensors[2].contiguous()
     zeros = tensors[3].contiguous() if len(tensors) > 3 else None
-    (tokens, depth), rows = x.shape, scales.shape[1]
+    (tokens, depth), rows = x.shape, scales.shape[0]
     out = x.new_empty(tokens, rows)
     result = out.view(*tensors[0].shape[:-1], rows)
     target = target_of(str(x.device))
@@ -123,8 +140,8 @@ def _work(tensors: tuple[torch.Tensor, ...], bits: int, group: int) -> Work:
         asked = request(x, weights.mT, out, None, None, None, None, None)
         shape = problem(asked)
         return Work((unpack, *calls(gemm, combine, asked, shape, tile_for(shape), _unread(x))), (result,))
-    tile = tile_of(target, tokens, rows, depth, bits)
     given = (x, packed, scales, zeros)
+    tile = tile_of(target, tokens, rows, depth, bits, group, _aligned(*given))
     if not tile["DEPTH"]:
         return Work((Call(product_of_packed, (*given, out), {**constants, "OUT": dtype, **tile}),), (result,))
     return Work(_of_parts(given, out, {**constants, **tile}), (result,))
@@ -177,9 +194,9 @@ def _checked(
         raise LaunchError.of("argument-type", what, f"use {least}, {2 * least}, {each} or a multiple of {each}")
     rows = packed.shape[1]
     same_shape("packed", packed, (-(-depth // each), rows, WORDS))
-    same_shape("scales", scales, (-(-depth // group), rows))
+    same_shape("scales", scales, (rows, -(-depth // group)))
     if zeros is not None:
-        dtype_of("zeros", zeros, ("uint8",))
+        dtype_of("zeros", zeros, (dtype.name,))
         same_shape("zeros", zeros, tuple(scales.shape))
     return dtype
 
@@ -194,7 +211,7 @@ def _function(bits: int) -> Function:
         x: torch.Tensor, packed: torch.Tensor, scales: torch.Tensor, zeros: torch.Tensor | None, group: int
     ) -> torch.Tensor:
         _checked(x, packed, scales, zeros, bits=bits, group=group)
-        return x.new_empty(*x.shape[:-1], scales.shape[1])
+        return x.new_empty(*x.shape[:-1], scales.shape[0])
 
     given = "Tensor x, Tensor packed, Tensor scales, Tensor? zeros, int group"
     return Function(work, Operator(f"matmul_int{bits}({given}) -> Tensor", fake, join=_joined, split=_split))

@@ -1,11 +1,13 @@
 """x @ w.T of weights kept as 4 or 8 bits, with a scale and a zero for each group of GROUP weights of a row.
 
-Weights are packed in words of 32 bits, 16 words for SPAN = 512 / BITS consecutive k of a row (`word_of`, `place_of`):
+Weights are packed in words of 32 bits, 32 words for SPAN = 1024 / BITS consecutive k of a row (`word_of`, `place_of`):
 `packed[k // SPAN, n, word]`. So a tile is one run of memory, and a lane that loads a word has the weights that it
 multiplies: consecutive halves of its registers, `k % 8 // 2` being the lane's place among the four of a row.
 
 The product takes weights less their zeros, which 16-bit floats hold exactly; the sum of a group is scaled in float32.
-Rows of weights are the rows of the product, tokens its columns: a tile of few tokens wastes nothing.
+Scales and zeros of all of a tile's groups, at most SCALES, are loaded before the loop: one load for each group would
+keep the loop waiting. Rows of weights are the rows of the product, tokens its columns: a tile of few tokens wastes
+nothing.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from __future__ import annotations
 import argus
 import argus.language as al
 
-WORDS = 16
+WORDS = 32
 """Words of a row that stand together."""
 
 
@@ -39,14 +41,14 @@ def weight_at(packed, n, k, BITS):
 @argus.func
 def zero_at(zeros, g, n, BITS):
     """The integer that stands for 0 in group g of row n."""
-    return zeros[g, n].to(al.int32) & (2**BITS - 1)
+    return zeros[n, g].to(al.int32) & (2**BITS - 1)
 
 
 @argus.func
 def value_at(packed, scales, zeros, n, k, BITS, GROUP):
     """The value that weight k of row n stands for."""
     less = zero_at(zeros, k // GROUP, n, BITS).to(al.float32) if zeros is not None else 2.0 ** (BITS - 1)
-    return (weight_at(packed, n, k, BITS).to(al.float32) - less) * scales[k // GROUP, n]
+    return (weight_at(packed, n, k, BITS).to(al.float32) - less) * scales[n, k // GROUP]
 
 
 @argus.func
@@ -67,9 +69,9 @@ def unpacked(words, zero, BITS, DTYPE):
 @argus.kernel(num_warps=4)
 def product_of_packed(
     x: al.Tensor[DTYPE, "M K"],
-    packed: al.Tensor[al.int32, "B N 16"],
-    scales: al.Tensor[DTYPE, "G N"],
-    zeros: al.Tensor[al.uint8, "G N"] | None,
+    packed: al.Tensor[al.int32, "B N 32"],
+    scales: al.Tensor[DTYPE, "N G"],
+    zeros: al.Tensor[DTYPE, "N G"] | None,
     out: al.Tensor[OUT, "OUT_SHAPE"],
     DTYPE: al.constexpr = al.bfloat16,
     OUT: al.constexpr = al.bfloat16,
@@ -79,17 +81,21 @@ def product_of_packed(
     ROWS: al.constexpr = 64,
     TOKENS: al.constexpr = 16,
     STAGES: al.constexpr = 4,
+    PRODUCERS: al.constexpr = 0,
+    SCALES: al.constexpr = 64,
     DEPTH: al.constexpr = 0,
 ):
-    """`out[m, n] = sum(x[m, k] * (weight[n, k] - zero[k // GROUP, n]) * scale[k // GROUP, n])`.
+    """`out[m, n] = sum(x[m, k] * (weight[n, k] - zero[n, k // GROUP]) * scale[n, k // GROUP])`.
 
     With DEPTH, part s of `out` is the sum over k from s DEPTH up to DEPTH more; `argus.kernels.gemm.combine` adds them.
     """
-    M, K, N, B, G = x.shape[0], x.shape[1], packed.shape[1], packed.shape[0], scales.shape[0]
+    M, K, N, B, G = x.shape[0], x.shape[1], packed.shape[1], packed.shape[0], scales.shape[1]
     SPAN = 32 // BITS * WORDS
-    EACH = min(GROUP, SPAN)
+    EACH = min(GROUP, 128, SPAN)
     al.requires((B * SPAN >= K) & (G * GROUP >= K) & (K < 2**30))
-    assert SPAN % EACH == 0 and GROUP % EACH == 0 and DEPTH % SPAN == 0, "groups are parts of spans, or whole spans"
+    assert SPAN % GROUP == 0 or GROUP % SPAN == 0, "groups are parts of spans, or whole spans"
+    assert SCALES * GROUP % SPAN == 0 and DEPTH % SPAN == 0, "parts are whole spans"
+    assert DEPTH + (GROUP if DEPTH % GROUP else 0) <= SCALES * GROUP, "the scales of a part have room"
     if DEPTH:
         al.requires(out.shape[0] <= 1024)
         al.spec(
@@ -107,22 +113,26 @@ def product_of_packed(
     else:
         al.spec(out, lambda m, n: al.sum(lambda k: x[m, k] * value_at(packed, scales, zeros, n, k, BITS, GROUP)))
         i, j = al.grid(al.cdiv(N, ROWS), al.cdiv(M, TOKENS))
+        al.requires(K <= SCALES * GROUP)
         first, last = 0, K
     n0, m0 = i * ROWS, j * TOKENS
     acc = al.zeros((ROWS, TOKENS), al.float32)
-    for k0 in al.pipelined(first, last, SPAN, stages=STAGES):
-        xt = al.stage(x[m0 : m0 + TOKENS, k0 : k0 + SPAN], boundary_check=(0, 1))
+    g0 = first // GROUP
+    st = al.stage(scales[n0 : n0 + ROWS, g0 : g0 + SCALES], boundary_check=(0, 1))
+    if zeros is not None:
+        zt = al.stage(zeros[n0 : n0 + ROWS, g0 : g0 + SCALES], boundary_check=(0, 1))
+    for k0 in al.pipelined(first, last, SPAN, stages=STAGES, producer_warps=PRODUCERS):
         pt = al.stage(packed[k0 // SPAN, n0 : n0 + ROWS, 0:WORDS], boundary_check=(0,))
         for part in al.static_range(SPAN // EACH):
-            g = (k0 + part * EACH) // GROUP
-            rows = n0 + al.arange(ROWS)
-            scale = al.load(scales[g, rows], mask=(rows < N) & (g < G))
-            zero = None if zeros is None else al.load(zeros[g, rows], mask=(rows < N) & (g < G))
+            begin = k0 + part * EACH
+            g = begin // GROUP - g0
+            xt = al.stage(x[m0 : m0 + TOKENS, begin : begin + EACH], boundary_check=(0, 1))
+            zero = None if zeros is None else al.load(zt[:, g])
             words = al.load(pt[:, part * (EACH * BITS // 32) : (part + 1) * (EACH * BITS // 32)])
             w = unpacked(words, zero, BITS, DTYPE)
             sums = al.zeros((ROWS, TOKENS), al.float32)
-            sums = al.mma(w, xt[:, part * EACH : (part + 1) * EACH], sums)
-            acc += sums * scale.to(al.float32)[:, None]
+            sums = al.mma(w, xt, sums)
+            acc += sums * al.load(st[:, g]).to(al.float32)[:, None]
     if DEPTH:
         al.store(al.trans(out[s, m0 : m0 + TOKENS, n0 : n0 + ROWS]), acc.to(OUT), boundary_check=(0, 1))
     else:
@@ -131,17 +141,17 @@ def product_of_packed(
 
 @argus.kernel(num_warps=4)
 def unpacked_weights(
-    packed: al.Tensor[al.int32, "B N 16"],
-    scales: al.Tensor[DTYPE, "G N"],
-    zeros: al.Tensor[al.uint8, "G N"] | None,
+    packed: al.Tensor[al.int32, "B N 32"],
+    scales: al.Tensor[DTYPE, "N G"],
+    zeros: al.Tensor[DTYPE, "N G"] | None,
     out: al.Tensor[DTYPE, "N K"],
     DTYPE: al.constexpr = al.bfloat16,
     BITS: al.constexpr = 4,
     GROUP: al.constexpr = 128,
     ROWS: al.constexpr = 16,
 ):
-    """`out[n, k] = (weight[n, k] - zero[k // GROUP, n]) * scale[k // GROUP, n]`: for products of many tokens."""
-    N, K, B, G = out.shape[0], out.shape[1], packed.shape[0], scales.shape[0]
+    """`out[n, k] = (weight[n, k] - zero[n, k // GROUP]) * scale[n, k // GROUP]`: for products of many tokens."""
+    N, K, B, G = out.shape[0], out.shape[1], packed.shape[0], scales.shape[1]
     SPAN = 32 // BITS * WORDS
     al.requires((B * SPAN >= K) & (G * GROUP >= K) & (K < 2**30))
     al.spec(out, lambda n, k: value_at(packed, scales, zeros, n, k, BITS, GROUP))
@@ -149,10 +159,10 @@ def unpacked_weights(
     rows, k = i * ROWS + al.arange(ROWS)[:, None], b * SPAN + al.arange(SPAN)
     live = (rows < N) & (k < K)
     words = al.load(packed[b, rows, word_of(k - b * SPAN, BITS)], mask=live)
-    scale = al.load(scales[k // GROUP, rows], mask=live).to(al.float32)
+    scale = al.load(scales[rows, k // GROUP], mask=live).to(al.float32)
     w = ((words >> place_of(k - b * SPAN, BITS)) & (2**BITS - 1)).to(al.float32)
     if zeros is None:
         less = 2.0 ** (BITS - 1)
     else:
-        less = (al.load(zeros[k // GROUP, rows], mask=live).to(al.int32) & (2**BITS - 1)).to(al.float32)
+        less = (al.load(zeros[rows, k // GROUP], mask=live).to(al.int32) & (2**BITS - 1)).to(al.float32)
     al.store(out[rows, k], ((w - less) * scale).to(DTYPE), mask=live)

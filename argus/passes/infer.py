@@ -15,7 +15,7 @@ from math import gcd, prod
 
 from argus.ir.expr import Coord, Elem, Expr, elements, rewrite
 from argus.ir.instruction import INSTRUCTIONS, MMA, WGMMA
-from argus.ir.instruction.tiled import TiledMma, tiled_mma, wgmma_accumulator
+from argus.ir.instruction.tiled import TiledMma, tiled_mma, wgmma_accumulator, wgmma_operand
 from argus.ir.nodes import (
     Access,
     Accumulate,
@@ -113,10 +113,13 @@ def operands(product: Mma) -> tuple[tuple[Access, FragmentLayout, tuple[Expr, ..
     """Return, for operands a and b, the access, the needed layout over (m, k) or (n, k), and the index over that
     domain.
 
-    Empty for asynchronous products, which read shared tiles.
+    Asynchronous products take `a` from registers, or from a shared tile, and `b` from a shared tile.
     """
-    if product.instr in WGMMA:
-        return ()
+    row = WGMMA.get(product.instr or "")
+    if row is not None:
+        assert product.warps is not None
+        m, _, k = product.shape
+        return ((product.a, wgmma_operand(row, (m, k), product.warps), _over(product.a.index, {0: 0, 2: 1})),)
     layouts = tiled(product)
     return (
         (product.a, layouts.a, _over(product.a.index, {0: 0, 2: 1})),

@@ -79,11 +79,11 @@ def _products() -> Iterator[Call]:
 
 def _packed(bits: int, tokens: int, rows: int, depth: int) -> Call:
     weights = torch.randint(0, 2**bits, (rows, depth), generator=torch.manual_seed(bits))
-    scales, group = (torch.rand(-(-depth // 128), rows) / 10).bfloat16(), torch.arange(depth) // 128
+    scales, group = (torch.rand(rows, -(-depth // 128)) / 10).bfloat16(), torch.arange(depth) // 128
     ours = kernels.matmul_int4 if bits == 4 else kernels.matmul_int8
 
     def exact(x: Any, _packed: Any, scales: Any) -> Any:
-        return x @ ((weights - 2 ** (bits - 1)) * scales[group].t()).t()
+        return x @ ((weights - 2 ** (bits - 1)) * scales[:, group]).t()
 
     given = (random(tokens, depth).bfloat16(), pack_weights(weights, bits), scales)
     return f"matmul int{bits} {tokens}x{rows}x{depth}", ours, exact, given

@@ -26,8 +26,8 @@ def layer(
     generator = torch.Generator().manual_seed(rows + depth)
     groups = -(-depth // group)
     weights = torch.randint(0, 2**bits, (rows, depth), generator=generator).to(device)
-    zeros = torch.randint(0, 2**bits, (groups, rows), generator=generator).to(torch.uint8).to(device)
-    scales = (torch.rand(groups, rows, generator=generator) / depth**0.5).to(getattr(torch, dtype)).to(device)
+    zeros = torch.randint(0, 2**bits, (rows, groups), generator=generator).to(getattr(torch, dtype)).to(device)
+    scales = (torch.rand(rows, groups, generator=generator) / depth**0.5).to(zeros)
     return random(tokens, depth, dtype=dtype, device=device), weights, scales, zeros
 
 
@@ -36,8 +36,8 @@ def by_definition(
 ) -> torch.Tensor:
     """In float64, rounded nowhere."""
     of_group = torch.arange(x.shape[-1], device=x.device) // group
-    less = zeros if isinstance(zeros, int) else zeros.double()[of_group].T
-    return x.double() @ ((weights.double() - less) * scales.double()[of_group].T).T
+    less = zeros if isinstance(zeros, int) else zeros.double()[:, of_group]
+    return x.double() @ ((weights.double() - less) * scales.double()[:, of_group]).T
 
 
 def assert_near(got: torch.Tensor, exact: torch.Tensor) -> None:
@@ -72,8 +72,8 @@ def test_without_zeros(device: str, bits: int) -> None:
 def test_packing(bits: int) -> None:
     """Every weight stands where the packing's description says."""
     weights = torch.randint(0, 2**bits, (5, 300), generator=torch.Generator().manual_seed(0))
-    packed, each = pack_weights(weights, bits), 512 // bits
-    assert packed.shape == (-(-300 // each), 5, 16)
+    packed, each = pack_weights(weights, bits), 1024 // bits
+    assert packed.shape == (-(-300 // each), 5, 32)
     for k in range(300):
         p = k % each
         word = packed[k // each, :, p // (128 // bits) * 4 + p % 8 // 2].long()
@@ -85,9 +85,9 @@ def test_wrong_arguments_are_refused() -> None:
     x, weights, scales, zeros = layer(3, 40, 256, 4, 128, "cpu")
     packed = pack_weights(weights, 4)
     wrong: list[tuple[tuple[Any, ...], str]] = [
-        ((x[:, :100], packed, scales, zeros), "`packed` has the shape"),
-        ((x, packed, scales[:1], zeros), "`scales` has the shape"),
-        ((x, packed, scales, zeros[:, :7]), "`zeros` has the shape"),
+        ((x.repeat(1, 2), packed, scales, zeros), "`packed` has the shape"),
+        ((x, packed, scales[:, :1], zeros), "`scales` has the shape"),
+        ((x, packed, scales, zeros[:7]), "`zeros` has the shape"),
         ((x.float(), packed, scales, zeros), "`x` is a tensor of float32"),
         ((x, packed.float(), scales, zeros), "`packed` is a tensor of float32"),
         ((x, packed, scales, zeros.int()), "`zeros` is a tensor of int32"),
@@ -113,6 +113,8 @@ WAYS: dict[str, dict[str, Any]] = {
     "small groups": {"GROUP": 32},
     "no zeros": {"zeros": None},
     "wide": {"ROWS": 128, "TOKENS": 64, "num_warps": 8},
+    "producers": {"PRODUCERS": 4},
+    "producers, int8": {"PRODUCERS": 4, "BITS": 8, "TOKENS": 8},
 }
 
 
@@ -135,7 +137,7 @@ def test_parts_are_proved() -> None:
     ("kernel", "old", "new"),
     [
         ("product_of_packed", "acc += sums * scale", "acc += sums + scale"),
-        ("product_of_packed", "g = (k0 + part * EACH) // GROUP", "g = k0 // GROUP"),
+        ("product_of_packed", "g = begin // GROUP - g0", "g = k0 // GROUP - g0"),
         ("unpacked_weights", "word_of(k - b * SPAN, BITS)], mask", "word_of(k - b * SPAN + 1, BITS)], mask"),
     ],
 )

@@ -33,9 +33,8 @@ def layer(tokens: int) -> tuple[torch.Tensor, ...]:
 
 def packed(bits: int) -> tuple[torch.Tensor, ...]:
     """Tokens, packed weights, scales and zeros."""
-    weights, zeros = INDEX.abs().view(2, 2).repeat(10, 75) % 16, torch.full((2, 20), 3, dtype=torch.uint8)
-    scales = random(2, 20, dtype="float16", seed=1) / 100
-    return random(3, 150, dtype="float16"), pack_weights(weights, bits), scales, zeros
+    weights, scales = INDEX.abs().view(2, 2).repeat(10, 75) % 16, random(20, 2, dtype="float16", seed=1) / 100
+    return random(3, 150, dtype="float16"), pack_weights(weights, bits), scales, torch.full_like(scales, 3)
 
 
 CASES: dict[str, tuple[Callable[..., Any], Make, Make]] = {

@@ -1,7 +1,8 @@
-"""Plan the division of a kernel into roles: it has one pipelined loop, whose staged tiles only products read."""
+"""Plan the division of a kernel into roles: it has one pipelined loop, whose staged tiles products and loads read."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from argus.ir.cluster import reaches_peers
@@ -146,24 +147,32 @@ def _check_separable(kernel: Kernel) -> None:
     check_addresses(kernel, loop)
 
 
-def _check_readers(body: tuple[Stmt, ...], tiles: set[str], before: set[str]) -> None:
-    """Check that only products and tag assertions read tiles, and only tiles staged `before` or here. Raises
-    `Unfit`."""
+def loads(stmt: Stmt, tiles: Collection[str]) -> bool:
+    """Return True if a statement loads one of the tiles to registers, and uses none of them otherwise."""
+    if not isinstance(stmt, Copy) or stmt.src.obj not in tiles:
+        return False
+    return not (names(replace(stmt, src=stmt.dst)) & set(tiles))
+
+
+def _check_readers(body: tuple[Stmt, ...], tiles: set[str], before: set[str], branch: bool = False) -> None:
+    """Check that only products, loads to registers and tag assertions read tiles, and only tiles staged `before` or
+    here; loads not in a `branch`. Raises `Unfit`."""
     filled = set(before)
     for stmt in body:
         match stmt:
             case Stage(dst=dst) | Share(dst=dst):
                 filled.add(dst)
-            case Mma() | AssertTags():
-                if names(stmt) & tiles - filled:
-                    raise Unfit("a tile is read before it is staged", stmt.span, "stage it first")
             case For(kind="pipelined"):
                 pass
             case If(then=then, orelse=orelse):
-                _check_readers((*then, *orelse), tiles, filled)
+                _check_readers((*then, *orelse), tiles, filled, True)
+            case _ if isinstance(stmt, Mma | AssertTags) or (loads(stmt, tiles) and not branch):
+                if names(stmt) & tiles - filled:
+                    raise Unfit("a tile is read before it is staged", stmt.span, "stage it first")
             case _:
                 if any(names(s) & tiles for s in statements((stmt,))):
-                    raise Unfit("a staged tile is read by something other than al.mma", stmt.span, "load it instead")
+                    why = "a staged tile is read by something other than al.mma and a load outside of branches"
+                    raise Unfit(why, stmt.span, "load it there, or load it from the tensor instead")
 
 
 def _with_instructions(kernel: Kernel) -> Kernel:

@@ -5,6 +5,7 @@
     map w = exp2(s)                         mma_wait 1; arrive empty; map w = exp2(s)
     map o = o * f                           mma_wait 0; arrive empty1; map o = o * f
     share st <- w                           barrier; st <- w; proxy fence; barrier
+    copy w <- qt                            wait full2; w <- qt[i % S]; proxy fence; arrive empty2
 
 A buffer goes back to the producer after the wait that covers the last product which reads it. A buffer that was filled
 before the loop, and that nothing after the loop reads, goes back in the last iteration. Products that nothing waits for
@@ -22,6 +23,7 @@ from argus.ir.nodes import (
     Access,
     AssertTags,
     Barrier,
+    Copy,
     For,
     If,
     MbarrierWait,
@@ -39,7 +41,7 @@ from argus.ir.visit import map_accesses
 from argus.ir.visit import walk as statements
 from argus.passes.fresh import names, touches
 from argus.passes.report import Unfit
-from argus.passes.specialise.plan import RolePlan
+from argus.passes.specialise.plan import RolePlan, loads
 from argus.passes.specialise.rings import Ring, counted, tiles_of
 from argus.passes.stages import shared_copy
 from argus.source import Span
@@ -101,6 +103,8 @@ class _Writer:
                 self._loop(stmt)
             case If() if _has_products(stmt):
                 self._branch(stmt)
+            case Copy() if loads(stmt, self.rings):
+                self._load(stmt)
             case _:
                 self._ordinary(stmt)
 
@@ -129,6 +133,20 @@ class _Writer:
         meet = Barrier(span=stmt.span)
         self.done += [meet, shared_copy(stmt), ProxyFence(span=stmt.span), meet]
         self.fenced = False
+
+    def _load(self, stmt: Copy) -> None:
+        """Load a tile to registers, and give its buffer back after the last such load. The copy engine, which fills it
+        again, uses another proxy than the threads."""
+        ring = self.rings[stmt.src.obj]
+        self._touch(stmt)
+        self._arrive(ring, stmt.span)
+        self.done.append(map_accesses(stmt, self._within))
+        self.fenced = False
+        if ring.full in self.readers:
+            self.readers[ring.full] -= 1
+            if not self.readers[ring.full] and ring.empty:
+                self.done.append(ProxyFence(span=stmt.span))
+            self._hand_back(stmt.span)
 
     def _branch(self, stmt: If) -> None:
         """Emit a branch with products. Waits and arrivals stand before it.
@@ -313,8 +331,10 @@ def _is_last(loop: For) -> Expr:
 
 
 def _reads(stmt: Stmt, ring: Ring) -> bool:
-    """Return True if `stmt`, or a statement inside it, is a product that reads the ring's tiles."""
-    return any({s.a.obj, s.b.obj} & ring.tiles for s in statements((stmt,)) if isinstance(s, Mma))
+    """Return True if `stmt`, or a statement inside it, is a product or a load that reads the ring's tiles."""
+    return any(
+        {s.a.obj, s.b.obj} & ring.tiles if isinstance(s, Mma) else loads(s, ring.tiles) for s in statements((stmt,))
+    )
 
 
 def _has_products(stmt: If) -> bool:
