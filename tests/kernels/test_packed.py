@@ -136,7 +136,7 @@ def test_parts_are_proved() -> None:
 @pytest.mark.parametrize(
     ("kernel", "old", "new"),
     [
-        ("product_of_packed", "acc += sums * scale", "acc += sums + scale"),
+        ("product_of_packed", "acc += sums * al.load", "acc += sums + al.load"),
         ("product_of_packed", "g = begin // GROUP - g0", "g = k0 // GROUP - g0"),
         ("unpacked_weights", "word_of(k - b * SPAN, BITS)], mask", "word_of(k - b * SPAN + 1, BITS)], mask"),
     ],
