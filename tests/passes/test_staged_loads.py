@@ -11,7 +11,8 @@ from argus.backend.cpu.toolchain import find_compiler
 from argus.compile import prove
 from argus.diagnostic import Verdict
 from argus.frontend import Options, check, parse
-from argus.ir.nodes import Access, Copy, For, Kernel, MbarrierArrive, MbarrierWait, Mma, Roles, Shared, Stmt
+from argus.ir.expr import Const, op
+from argus.ir.nodes import Access, Copy, For, Kernel, MbarrierArrive, MbarrierWait, Mma, ProxyFence, Roles, Shared, Stmt
 from argus.ir.visit import rewrite_body, walk
 from argus.ir.wellformed import check_explicit
 from argus.passes import lower
@@ -59,8 +60,9 @@ def test_a_load_waits_and_gives_the_buffer_back_before_the_product_runs() -> Non
     body = loop_of(kernel).body
     load = next(i for i, s in enumerate(body) if is_load(kernel, s))
     product = next(i for i, s in enumerate(body) if isinstance(s, Mma))
-    assert isinstance(body[load - 1], MbarrierWait) and isinstance(body[load + 1], MbarrierArrive)
-    assert load + 1 < product
+    kinds = [type(s) for s in body[load - 1 : load + 3]]
+    assert kinds[0] is MbarrierWait and kinds[2:] == [ProxyFence, MbarrierArrive]
+    assert load + 2 < product
 
 
 def test_proved() -> None:
@@ -68,7 +70,7 @@ def test_proved() -> None:
     assert report.verdict is Verdict.PROVED, [d.message for d in report.diagnostics]
 
 
-@pytest.mark.parametrize("wrong", ["no wait", "early return", "other place"])
+@pytest.mark.parametrize("wrong", ["no wait", "no fence", "first buffer", "other place"])
 def test_wrong_twins_are_refuted(wrong: str) -> None:
     kernel = lowered()
 
@@ -79,13 +81,18 @@ def test_wrong_twins_are_refuted(wrong: str) -> None:
         load = next(i for i, s in enumerate(body) if is_load(kernel, s))
         if wrong == "no wait":
             del body[load - 1]
-        elif wrong == "early return":
-            body[load], body[load + 1] = body[load + 1], body[load]
+        elif wrong == "no fence":
+            del body[load + 1]
         else:
             copy = body[load]
             assert isinstance(copy, Copy)
-            last = copy.src.index[-1]
-            body[load] = replace(copy, src=Access(copy.src.obj, (*copy.src.index[:-2], last, copy.src.index[-2])))
+            buffer, row, column = copy.src.index
+            index = (
+                (Const(0), row, column)
+                if wrong == "first buffer"
+                else (buffer, row, op("mod", op("add", column, Const(1)), Const(128)))
+            )
+            body[load] = replace(copy, src=Access(copy.src.obj, index))
         return (replace(stmt, body=tuple(body)),)
 
     changed = replace(kernel, body=rewrite_body(kernel.body, change))
