@@ -28,7 +28,7 @@ OFFSETS = torch.tensor([0, 4, 9], dtype=torch.int32)
 def layer(tokens: int) -> tuple[torch.Tensor, ...]:
     """Tokens, logits of four experts, and the experts' weights."""
     shapes = ((tokens, 8), (tokens, 4), (4, 32, 8), (4, 8, 16))
-    return tuple(random(*shape, dtype="float16", seed=i) / 4 for i, shape in enumerate(shapes))
+    return tuple(random(*shape, dtype="bfloat16", seed=i) / 4 for i, shape in enumerate(shapes))
 
 
 def packed(bits: int) -> tuple[torch.Tensor, ...]:
