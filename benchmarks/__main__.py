@@ -32,6 +32,10 @@ def main() -> int:
                 results = cold.run(arguments.target)
             case "gemm" | "attention" | "memory":
                 results = _beside_peers(arguments)
+            case "attention-forms":
+                from benchmarks import attention_forms
+
+                results = attention_forms.run(attention_forms.CASES, arguments.batches)
             case "amd":
                 from benchmarks import amd
 
@@ -135,6 +139,8 @@ def _parser() -> argparse.ArgumentParser:
     attentions = attend.add_mutually_exclusive_group()
     attentions.add_argument("--shapes", metavar="FILE", help='lines like "bfloat16 2 32 8 4096 4096 128 causal"')
     attend.add_argument("--batches", type=int, default=20, help="measurements of each row's sides")
+    forms = commands.add_parser("attention-forms", help="windows, soft caps, packed sequences and decode, with errors")
+    forms.add_argument("--batches", type=int, default=20, help="measurements of each row's sides")
     memory = commands.add_parser("memory", help="kernels whose limit is the memory beside PyTorch, with errors")
     memories = memory.add_mutually_exclusive_group()
     memories.add_argument("--shapes", metavar="FILE", help='lines like "softmax bfloat16 16384 4096"')
