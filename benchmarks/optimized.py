@@ -66,7 +66,7 @@ def _softmax(kernels: Any) -> Shipped:
 CASES = (
     Case("product", {"M": 4096, "N": 4096, "K": 4096}, _product),
     Case("attention", {"B": 2, "H": 32, "M": 4096, "N": 4096}, _attention),
-    Case("experts", {"T": 4096, "P": 8192, "L1": 73, "E": 8, "N": 4096, "K": 2048, "C": 2048}, _experts),
+    Case("experts", {"T": 4096, "P": 8192, "L1": 76, "E": 8, "N": 4096, "K": 2048, "C": 2048}, _experts),
     Case("rmsnorm", {"M": 16384, "N": 4096}, _rmsnorm),
     Case("softmax", {"M": 16384, "N": 4096}, _softmax),
 )

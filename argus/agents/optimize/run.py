@@ -7,7 +7,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
@@ -156,10 +156,10 @@ class Run:
         if not chosen:
             return False
         with ThreadPoolExecutor(len(self._provers)) as pool:
-            found = pool.map(lambda pair: self._examined(pair[0], pair[1].text, self._limit(pair[1])),
-                             zip(self._provers, chosen, strict=False))  # fmt: skip
-            for node, examined in zip(chosen, found, strict=False):
-                self._decide(node, examined)
+            asked = {pool.submit(self._examined, worker, node.text, self._limit(node)): node
+                     for worker, node in zip(self._provers, chosen, strict=False)}  # fmt: skip
+            for done in as_completed(asked):
+                self._decide(asked[done], done.result())
                 if self._over():
                     break
         return True
