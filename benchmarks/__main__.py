@@ -63,7 +63,14 @@ def main() -> int:
             case "repairs":
                 from benchmarks import repairs
 
-                results = repairs.run(arguments.count, arguments.seed, arguments.steps, arguments.limit)
+                results = repairs.run(
+                    arguments.count,
+                    arguments.seed,
+                    arguments.steps,
+                    arguments.limit,
+                    arguments.jobs,
+                    arguments.seconds,
+                )
             case _:
                 from benchmarks import verify
 
@@ -180,7 +187,9 @@ def _parser() -> argparse.ArgumentParser:
     repairs.add_argument("--seed", type=int, default=1, help="which mutants are drawn")
     repairs.add_argument("--count", type=int, default=8, help="how many of each kernel")
     repairs.add_argument("--steps", type=int, default=24, help="candidates that may be tried for a mutant")
-    repairs.add_argument("--limit", type=float, default=20.0, metavar="S", help="seconds that a proof may take")
+    repairs.add_argument("--limit", type=float, default=5.0, metavar="S", help="seconds that a proof may take")
+    repairs.add_argument("--jobs", type=int, default=1, help="processes")
+    repairs.add_argument("--seconds", type=float, default=3600.0, metavar="S", help="begin no mutant after so long")
     bench = commands.add_parser("kernelbench", help="models of KernelBench beside eager and torch.compile")
     bench.add_argument("--root", type=Path, required=True, metavar="DIR", help="the folder with level1, level2, level3")
     bench.add_argument("--levels", default="1,2,3", help="which levels")

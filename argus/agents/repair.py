@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from itertools import chain, islice
+from itertools import islice
+from typing import TypeVar
 
 from argus import compile
 from argus.agents.contract import broken
 from argus.agents.edits import Edit, vocabulary
 from argus.agents.rules import Scene, candidates
-from argus.agents.verifier import Judgement, Task, judge, judgement_json
+from argus.agents.text_edits import Sort, TextEdit, text_vocabulary
+from argus.agents.text_rules import ordered
+from argus.agents.verifier import Judgement, Task, judge, judgement_json, lowered
 from argus.diagnostic import ArgusError, Diagnostic, Severity, Verdict
 from argus.editor.fixes import edited, fixes
 from argus.ir.nodes import Kernel
 from argus.ir.text import print_kernel, read_kernel
 from argus.ir.visit import numbered, walk
+from argus.knowledge.draft import Draft
+from argus.mutate import arguments
 from argus.render import Json
+from argus.simulate import simulate
+from argus.simulate.outcome import Stopped
 from argus.source import SourceFile
-from argus.work import LIMIT_S
+from argus.work import LIMIT_S, Work
 
 SCHEMA = "argus.agents.repair/1"
 """The version of `repair_json`. It changes when a field is removed or changes its meaning."""
@@ -29,6 +36,14 @@ _LANGUAGE = re.compile(r"^import argus\.language as (\w+)$", re.MULTILINE)
 
 STEPS = 48
 """How many candidates are judged, unless told otherwise."""
+_REPLAYS = 8
+"""How many candidates are run at the sizes of the counterexample, for each that may be judged."""
+_REPLAY = 2_000_000
+"""The steps of work of one such run."""
+_MOST = 3
+"""How many findings say where edits of the text are tried."""
+
+_Edit = TypeVar("_Edit")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +86,14 @@ def repair(task: Task, *, steps: int = STEPS, limit_s: float = LIMIT_S,
            progress: Callable[[int], None] = lambda done: None) -> Repair:  # fmt: skip
     """Look for one edit that makes a wrong kernel right, in at most `steps` proofs of `limit_s` seconds each.
 
-    Edits of the author's own text come first, then those of the explicit kernel. A kernel that is proved needs none.
+    Edits of the author's own text and of the explicit kernel take turns. Before a proof, the candidate runs in the
+    simulator at the sizes of the counterexample: most candidates fail there again. A kernel that is proved needs none.
     """
     before = judge(task, limit_s)
     if before.proved:
         return Repair(before.kernel, before)
-    return search(before, chain(_texts(task, before), _explicit(task, before, limit_s)), steps, limit_s, progress)
+    found = _taking_turns(_texts(task, before), _explicit(task, before, limit_s))
+    return search(before, surviving(before, found, _REPLAYS * steps), steps, limit_s, progress)
 
 
 def search(before: Judgement, found: Iterable[Candidate], steps: int, limit_s: float,
@@ -96,6 +113,43 @@ def search(before: Judgement, found: Iterable[Candidate], steps: int, limit_s: f
     return Repair(before.kernel, before, tuple(done))
 
 
+def surviving(before: Judgement, found: Iterable[Candidate], most: int) -> Iterator[Candidate]:
+    """Yield those of the first `most` candidates that break no rule at the sizes of the first counterexample."""
+    sizes = next((d.witness.sizes for d in _errors(before) if d.witness is not None), None)
+    for candidate in islice(found, most):
+        if sizes is None or _holds(candidate.task, sizes):
+            yield candidate
+
+
+def _holds(task: Task, sizes: Mapping[str, int]) -> bool:
+    """Return False if a kernel breaks a rule at these sizes in the simulator, or cannot be lowered."""
+    try:
+        explicit = lowered(task)
+    except ArgusError:
+        return False
+    try:
+        inputs = arguments(explicit, dict(sizes))
+        ran = simulate(explicit, inputs, stop_at_first=True, resident=1, watch=False, work=Work(_REPLAY))
+    except Stopped:
+        return False
+    except Exception:  # nothing is known of these sizes; the proof will say
+        return True
+    return not ran.violations
+
+
+def _taking_turns(texts: Iterator[Candidate], explicit: Iterator[Candidate]) -> Iterator[Candidate]:
+    """Take three candidates of the first kind and one of the second, and so on."""
+    queues = [(iter(texts), 3), (iter(explicit), 1)]
+    while queues:
+        left = []
+        for queue, count in queues:
+            taken = list(islice(queue, count))
+            yield from taken
+            if taken:
+                left.append((queue, count))
+        queues = left
+
+
 def _errors(judgement: Judgement) -> list[Diagnostic]:
     """The findings that stand against a kernel, those with a counterexample first."""
     found = [d for d in judgement.diagnostics if d.severity is Severity.ERROR]
@@ -106,20 +160,39 @@ def _errors(judgement: Judgement) -> list[Diagnostic]:
 
 
 def _texts(task: Task, before: Judgement) -> Iterator[Candidate]:
-    """Yield the author's text with one remedy each; none for text that is no kernel, which has no contract yet."""
+    """Yield the author's text with one edit each; none for text that is no kernel, which has no contract yet."""
     if task.options is None or before.explicit is None:
         return
+    findings = _errors(before)
+    draft, edits = Draft.of(task.source.text, task.name), text_vocabulary(task.source.text, task.name)
+    lists = [[*_offered(task, finding), *ordered(draft, task.source, edits, finding)] for finding in findings[:_MOST]]
+    yield from text_candidates(task, _in_turns(lists))
+
+
+def _offered(task: Task, finding: Diagnostic) -> Iterator[TextEdit]:
+    """Yield what the finding's own help and a barrier at its caret make of the text."""
+    found = [(fix.title, edited(task.source, fix)) for fix in fixes(finding)]
+    for title, text in [*found, *_barriers(finding, task.source)]:
+        yield TextEdit(title, Sort.FIX, finding.span.line, ((0, len(task.source.text), text),))
+
+
+def text_candidates(task: Task, edits: Iterable[TextEdit]) -> Iterator[Candidate]:
+    """Yield the edited texts that are kernels, keep the author's contract, and differ from one another."""
+    assert task.options is not None
     author = compile.elaborate(task.source, task.name, task.options)
-    for finding in _errors(before):
-        offered = [(fix.title, edited(task.source, fix)) for fix in fixes(finding)]
-        for title, text in [*offered, *_barriers(finding, task.source)]:
-            source = replace(task.source, text=text)
-            try:
-                candidate = compile.elaborate(source, task.name, task.options)
-            except ArgusError:
-                continue
-            if not broken(author, candidate):
-                yield Candidate(title, "python", task.source.text, replace(task, source=source))
+    seen = {task.source.text}
+    for edit in edits:
+        text = edit.apply(task.source.text)
+        if text in seen:
+            continue
+        seen.add(text)
+        source = replace(task.source, text=text)
+        try:
+            candidate = compile.elaborate(source, task.name, task.options)
+        except (ArgusError, AssertionError):
+            continue
+        if candidate != author and not broken(author, candidate):
+            yield Candidate(edit.title, "python", task.source.text, replace(task, source=source))
 
 
 def _barriers(finding: Diagnostic, source: SourceFile) -> Iterator[tuple[str, str]]:
@@ -179,7 +252,7 @@ def _explicit(task: Task, before: Judgement, limit_s: float) -> Iterator[Candida
             yield found
 
 
-def _in_turns(lists: list[list[Edit]]) -> Iterator[Edit]:
+def _in_turns(lists: list[list[_Edit]]) -> Iterator[_Edit]:
     """Take two of the first list, one of each other list, and so on: the first finding is most often the cause."""
     queues = [iter(each) for each in lists]
     while queues:

@@ -93,6 +93,13 @@ def judge(task: Task, limit_s: float = LIMIT_S, *, simulated: bool = True) -> Ju
     return Judgement(explicit.name, tuple(stages), verdict, explicit)
 
 
+def lowered(task: Task) -> compile.ExplicitKernel:
+    """Return the explicit kernel of a text. Raises `ArgusError`."""
+    if task.options is None:
+        return compile.read(task.source)
+    return compile.lower(compile.elaborate(task.source, task.name, task.options), task.options.target)
+
+
 def _stage(stages: list[Stage], name: str, work: Callable[[], _T]) -> _T:
     start = time.perf_counter()
     try:

@@ -1,0 +1,121 @@
+"""What a step leads to: texts, the entries that apply to them, and the times that the performance model predicts.
+
+Nothing is proved or run here, so that a learner can take thousands of steps. Each text is lowered once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from argus import compile
+from argus.agents.task import changed_task
+from argus.diagnostic import ArgusError
+from argus.frontend import Options
+from argus.knowledge import Entry, Fact, entries, facts_of_text, rewrite
+from argus.knowledge.entry import FOLDER
+from argus.source import SourceFile
+from argus.tuning.model import MODELS, estimate, occupancy
+from argus.tuning.work import work_of
+
+ACTIONS: tuple[Entry, ...] = tuple(e for e in entries() if e.steps)
+"""The entries of the knowledge base that rewrites carry out: an action is the place of one."""
+FLOAT = 0.125
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A naive kernel of the knowledge base, and the sizes at which it is to be fast."""
+
+    kernel: str
+    sizes: tuple[tuple[str, int], ...]
+
+    @classmethod
+    def of(cls, kernel: str, **sizes: int) -> Task:
+        """Return the task of a kernel at some sizes."""
+        return cls(kernel, tuple(sizes.items()))
+
+
+@dataclass(slots=True)
+class _Text:
+    """A text that was lowered, or not; its facts, and where each action leads from it."""
+
+    explicit: compile.ExplicitKernel | None
+    facts: dict[str, Fact]
+    leads: dict[int, str | None] = field(default_factory=dict)
+
+
+class World:
+    """The texts that are reached from naive kernels on one target."""
+
+    def __init__(self, target: str = "sm_90a") -> None:
+        self.target = target
+        self._model = MODELS[target]
+        self._texts: dict[tuple[str, str], _Text] = {}
+        self._authors: dict[str, compile.TileKernel] = {}
+
+    def naive(self, task: Task) -> str:
+        """Return the text from which a task starts."""
+        return (FOLDER / "kernels" / f"{task.kernel}.py").read_text(encoding="utf-8")
+
+    def time(self, task: Task, text: str) -> float:
+        """Return the microseconds that the model predicts; infinity for what does not lower or fit the machine."""
+        explicit = self._text(task, text).explicit
+        if explicit is None:
+            return math.inf
+        found = estimate(work_of(explicit, self._values(task)), self._model)
+        return found.seconds * 1e6 if not found.reason else math.inf
+
+    def facts(self, task: Task, text: str) -> dict[str, Fact]:
+        """Return the facts of a text at the sizes of a task, with what bounds it."""
+        known = self._text(task, text)
+        if known.explicit is None:
+            return dict(known.facts)
+        work = work_of(known.explicit, self._values(task))
+        resident, _ = occupancy(work, self._model.machine)
+        rounds = work.blocks / max(1, resident * self._model.machine.multiprocessors)
+        return {**known.facts, "registers": work.registers, "shared_bytes": work.shared_bytes, "rounds": rounds,
+                "bytes_per_flop": work.all_bytes / max(1.0, work.blocks * (work.matrix_flops + work.scalar_flops)),
+                "bound": estimate(work, self._model).bound.replace(" ", "-")}  # fmt: skip
+
+    def actions(self, task: Task, text: str) -> list[bool]:
+        """Return, for each action, whether it applies to a text and leads to another one."""
+        facts = self.facts(task, text)
+        return [entry.applies(facts) and self.step(task, text, place) is not None
+                for place, entry in enumerate(ACTIONS)]  # fmt: skip
+
+    def step(self, task: Task, text: str, action: int) -> str | None:
+        """Return the text that an action makes; None if it changes nothing."""
+        known = self._text(task, text)
+        if action not in known.leads:
+            new = rewrite(text, task.kernel, *ACTIONS[action].steps)
+            known.leads[action] = None if new == text else new
+        return known.leads[action]
+
+    def _text(self, task: Task, text: str) -> _Text:
+        key = (task.kernel, text)
+        if key not in self._texts:
+            self._texts[key] = self._read(task, text)
+        return self._texts[key]
+
+    def _read(self, task: Task, text: str) -> _Text:
+        options = Options(target=self.target)
+        try:
+            tile = compile.elaborate(SourceFile("kernel.py", text), task.kernel, options)
+            author = self._author(task)
+            facts = facts_of_text(text, task.kernel, self.target)
+            if changed_task(author, tile):
+                return _Text(None, facts)
+            return _Text(compile.lower(tile, self.target), facts)
+        except ArgusError:
+            return _Text(None, {})
+
+    def _author(self, task: Task) -> compile.TileKernel:
+        if task.kernel not in self._authors:
+            source = SourceFile("kernel.py", self.naive(task))
+            self._authors[task.kernel] = compile.elaborate(source, task.kernel, Options(target=self.target))
+        return self._authors[task.kernel]
+
+    def _values(self, task: Task) -> Mapping[str, float]:
+        return {**dict(task.sizes), "scale": FLOAT, "eps": FLOAT}

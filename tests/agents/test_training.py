@@ -1,0 +1,126 @@
+"""Training: the environment, rewards by rules, pairs that are labelled by proof, and a policy that learns."""
+
+from __future__ import annotations
+
+import math
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from argus import compile
+from argus.agents.optimize import problem_of
+from argus.agents.optimize.planner import Planner
+from argus.agents.training import OptimizeEnv, Outcome, World, better, judged, repairs, reward, split
+from argus.agents.training.environment import PRICE, WIDTH
+from argus.agents.training.pairs import distinct, families
+from argus.agents.training.policy import bandit, best_known, greedy, steps_of, taught, train
+from argus.agents.training.recipe import HELD_OUT, TRAINING
+from argus.agents.training.rewards import grpo_reward
+from argus.agents.training.world import ACTIONS, Task
+from argus.diagnostic import Verdict
+from argus.frontend import Options
+from argus.knowledge import rewrite
+from argus.source import SourceFile
+
+KERNELS = Path(__file__).parents[2] / "argus" / "knowledge" / "kernels"
+ROWS = Task.of("gated", M=4096, N=4096)
+WORLD = World()
+
+
+def test_the_environment_has_gymnasiums_form() -> None:
+    env = OptimizeEnv([ROWS], WORLD, steps=3)
+    seen, info = env.reset(seed=1)
+    assert seen.shape == (WIDTH,) and seen.dtype == np.float32 and np.isfinite(seen).all()
+    assert len(info["mask"]) == len(ACTIONS) and any(info["mask"]) and not all(info["mask"])
+    before, action = info["us"], info["mask"].index(True)
+    seen, got, _ended, cut, info = env.step(action)
+    assert got == pytest.approx(math.log(before / info["us"]) - PRICE) and not cut
+    assert WORLD.time(ROWS, info["text"]) == info["us"] <= before
+
+
+def test_a_step_that_fails_costs_its_price_and_is_not_offered_again() -> None:
+    env = OptimizeEnv([ROWS], WORLD)
+    _, info = env.reset()
+    wrong = info["mask"].index(False)
+    _, got, _, _, info = env.step(wrong)
+    assert got == -PRICE and env.us == env.start and not info["mask"][wrong]
+
+
+def test_rewards_are_those_of_the_formula() -> None:
+    fair = Outcome("", 2.0, 5, 5, 5, 5)
+    assert reward(fair) == min(3.0, 2.3 * 1.5) == 3.0
+    assert reward(Outcome("", 1.0, 3, 3, 3, 3)) == pytest.approx(1.3)
+    assert reward(Outcome("", 9.0, 1, 1, 1, 1), weight=0.7) == pytest.approx(min(3.0, 5.3 * 0.65))
+    assert reward(Outcome("prove", 9.0, 5, 5, 5, 5)) == 0.0
+
+
+def problem():  # type: ignore[no-untyped-def]
+    text = (KERNELS / "softmax.py").read_text()
+    return problem_of(SourceFile("softmax.py", text), "softmax", "sm_90a", {"M": 4096, "N": 4096})
+
+
+def test_what_is_wrong_or_changes_the_task_is_worth_nothing() -> None:
+    task = problem()
+    faster = rewrite(task.text, "softmax", "narrower_tile", "divide_once")
+    assert faster is not None
+    wrong = faster.replace("weights * inverse", "weights + inverse")
+    without = faster.replace("al.softmax(lambda k: x[i, k])[j]", "x[i, j]")
+    good = judged(task, f"Here it is:\n```python\n{faster}```")
+    assert good.refused == "" and good.speedup > 1 and good.skill == 5 and reward(good) > 1
+    assert [judged(task, text).refused for text in (wrong, without, "no kernel")] == ["prove", "task", "parse"]
+    assert judged(task, task.text).honest == 1  # a copy of the author's kernel
+
+
+def test_trl_calls_the_reward() -> None:
+    task = problem()
+    rewards = grpo_reward([task])
+    found = rewards(prompts=["", ""], completions=[task.text, [{"role": "assistant", "content": "x"}]], problem=[0, 0])
+    assert found[0] > 0.0 and found[1] == 0.0
+
+
+def test_pairs_of_repairs_are_refuted_and_proved() -> None:
+    path = KERNELS / "scaled_rows.py"
+    for pair in islice(repairs("scaled_rows", str(path), "scaled_rows", seed=3), 3):
+        options = Options(target="sm_80")
+        verdicts = [compile.prove(SourceFile("k.py", text), "scaled_rows", options).verdict
+                    for text in (pair.text, pair.answer)]  # fmt: skip
+        assert verdicts == [Verdict.REFUTED, Verdict.PROVED]
+        assert pair.feedback.startswith("refuted[") and "scaled_rows.py:" in pair.feedback
+
+
+def test_pairs_of_faster_kernels_are_faster_and_different() -> None:
+    found = list(distinct(islice(better(ROWS, WORLD, seed=1), 40), 5, patience=40))
+    assert len({p.digest for p in found}) == len(found) >= 3
+    assert all(WORLD.time(ROWS, p.answer) < WORLD.time(ROWS, p.text) for p in found)
+
+
+def test_no_family_is_on_both_sides_of_a_split() -> None:
+    names = list(families())
+    training, held = split(names, seed=4)
+    assert training and held and not training & held and training | held == set(names)
+    pairs = list(distinct(islice(better(ROWS, WORLD, seed=2), 30), 10, patience=30))
+    sides = {p.digest: p.family in training for p in pairs}
+    assert len(set(sides.values())) == 1  # one family, one side
+    spaced = pairs[0].__class__(
+        pairs[0].skill, pairs[0].family, pairs[0].text.replace("\n\n", "\n"), "", pairs[0].answer
+    )
+    assert spaced.digest == pairs[0].digest  # blank lines make no new pair
+
+
+def test_held_out_sizes_are_none_that_were_trained_on() -> None:
+    assert not set(TRAINING) & set(HELD_OUT)
+
+
+def test_a_policy_learns_and_needs_fewer_steps_than_before() -> None:
+    torch = pytest.importorskip("torch")
+    other = Task.of("gated", M=8192, N=2048)
+    untrained, _ = train(WORLD, [ROWS], [], 0, seed=5)
+    model, curve = train(WORLD, [ROWS], [other], 96, seed=5, every=48)
+    assert curve.episodes == [48, 96] and len(curve.steps) == 2
+    before, after = (steps_of(WORLD, [other], greedy(torch, m))[0] for m in (untrained, model))
+    assert after <= before and after < 40
+    planner = Planner()
+    assert steps_of(WORLD, [other], bandit(planner), taught(planner))[0] >= after
+    assert planner.lessons and best_known(WORLD, other, 2, 4) < WORLD.time(other, WORLD.naive(other))
