@@ -96,7 +96,8 @@ def attention_decode_pages(
     for p in range(part * SPAN, al.minimum(pages, (part + 1) * SPAN)):
         page = al.load(table[b, p])
         kt = al.stage(keys[page, :, head, :])
-        vt = al.stage(values[page, :, head, :])
+        # What stands behind a sequence may be no number, and zero times that is none.
+        vt = al.stage(values[page, :, head, :], mask=(p * PAGE + al.arange(PAGE) < length)[:, None])
         s = al.mma(qt, kt, al.zeros((ROWS, PAGE), al.float32))
         s = al.where((p * PAGE + al.arange(PAGE))[None, :] + hidden[:, None] < length, s, NEVER)
         new = al.maximum(top, al.max(s, axis=1))

@@ -15,7 +15,7 @@ from tests.kernels.common import assert_proved, random  # noqa: E402
 
 
 def cache(sizes: tuple[int, ...], lens: list[int], dtype: str, device: str) -> tuple[Any, ...]:
-    """Queries, keys, values, a table whose pages come in no order, and lengths; nobody's numbers are NaN."""
+    """Queries, keys, values, a table whose pages come in no order, and lengths; what no sequence has is NaN."""
     heads, shared, queries, size, page, most = sizes
     pages = len(lens) * most + 1
     q = random(len(lens), heads, queries, size, dtype=dtype, device=device, seed=1)
@@ -25,6 +25,9 @@ def cache(sizes: tuple[int, ...], lens: list[int], dtype: str, device: str) -> t
     for b, length in enumerate(lens):
         last = -(-length // page)
         keys[table[b, last:].long()] = values[table[b, last:].long()] = float("nan")
+        if length % page:
+            keys[table[b, last - 1].long(), length % page :] = float("nan")
+            values[table[b, last - 1].long(), length % page :] = float("nan")
     return q, keys, values, table, torch.tensor(lens, dtype=torch.int32, device=device)
 
 
