@@ -29,6 +29,7 @@ from argus.verify.opinion.opinion import second
 from argus.verify.questions import FLOW, Answer, Questions, without_consequences
 from argus.verify.reductions.alike import alone
 from argus.verify.reductions.counts import spelled
+from argus.verify.reductions.joined import joined
 from argus.verify.reductions.named import Named, named
 from argus.verify.report import Report, Timing, verdict_of, with_opinions
 from argus.verify.search import Trial, search
@@ -39,6 +40,9 @@ T = TypeVar("T")
 
 REPLAY = 3 * STEPS_PER_SECOND
 """The least number of steps for replaying refutations, even if the proofs have used up the limit."""
+
+SEARCHED = 4
+"""The share of the limit that a search at small sizes may take at the end, as a divisor: an answer should be prompt."""
 
 FIRST = 4 * STEPS_PER_SECOND
 """The steps of a question before small sizes are tried in the simulator. Then it is asked again, with more steps."""
@@ -91,7 +95,9 @@ def _verify(kernel: Kernel, limit_s: float, exact: bool) -> Report:
     diagnostics = (*(to_diagnostic(kernel, f, work) for f in _distinct(findings)), *kernel.remarks)
     if verdict_of(diagnostics) is Verdict.UNKNOWN:
         values = any(d.property == "tags" and d.verdict is Verdict.UNKNOWN for d in diagnostics)
-        tried = run.tried if run.tried is not None and run.tried.settles(values) else search(kernel, values, work)
+        tried = run.tried
+        if tried is None or not tried.settles(values):
+            tried = search(kernel, values, Work(max(min(work.left, Work.of_seconds(limit_s / SEARCHED).left), REPLAY)))
         if tried.found is not None:
             diagnostics = (tried.found, *diagnostics)
         elif not tried.complete:
@@ -125,26 +131,43 @@ class _Run:
             ("convergence", "z3", lambda: convergence.check(bounds)),
             ("machine", "z3+tables", lambda: machine.check(bounds, model, self.launched)),
             ("machine", "tables", lambda: ownership.check(self.kernel, model.sites)),
+        )
+        findings = [f for check in alone for f in _listed(self._timed(*check))]
+        findings += self._of_forms(model)
+        return findings + _listed(self._timed("speed", "tables", lambda: speed.check(self.kernel, model.sites)))
+
+    def _of_forms(self, model: Model) -> list[Finding]:
+        """Return what sets decide. What holds for the kernel with joined axes holds for the kernel itself."""
+        form = self.kernel if self.exact else joined(self.kernel)
+        other = None if form is self.kernel else self._timed("relations", "isl", lambda: Model(form))
+        if not isinstance(other, Model):
+            return self._by_sets(model)
+        found = self._by_sets(other)
+        # A refutation of the other form names its sizes and places, which no launch of the kernel itself has.
+        return self._by_sets(model) if any(f.place is not None for f in found) else found
+
+    def _by_sets(self, model: Model) -> list[Finding]:
+        """Return the findings of the questions that sets and relations decide."""
+        alone: tuple[tuple[str, str, Callable[[], list[Finding]]], ...] = (
             ("races", "isl", lambda: overwrites.check(model)),
             ("coverage", "isl", lambda: coverage.check(model)),
         )
-        findings = [f for check in alone for f in _listed(self._timed(*check))]
-        findings += self._flow(model)
-        return findings + _listed(self._timed("speed", "tables", lambda: speed.check(self.kernel, model.sites)))
+        return [f for check in alone for f in _listed(self._timed(*check))] + self._flow(model)
 
     def _flow(self, model: Model) -> list[Finding]:
         """Ask each question about a weaker form of the kernel first; if that fails, ask it about `model`.
 
         A proof for the weaker form holds for the kernel itself, which is `model`.
         """
-        one = self.kernel if self.exact else alone(self.kernel)
-        weaker = None if self.exact else self._weaker(named(one))
+        kernel = model.kernel
+        one = kernel if self.exact else alone(kernel)
+        weaker = None if self.exact else self._weaker(kernel, named(one))
         exact, by_weaker = Questions(model, self.exact), False
         answers: list[Answer] = []
         open: list[tuple[str, Callable[[], Answer]]] = []
         for question in FLOW:
             # Conflicts of several roles in one tensor need all roles; shares of a sum need their exact bounds.
-            every = one is not self.kernel and question.ask is Questions.races_in_tensors
+            every = one is not kernel and question.ask is Questions.races_in_tensors
             every |= question.ask is Questions.values and exact.added_up
             if weaker is not None and not every:
                 asked = partial(question.ask, weaker)
@@ -179,9 +202,9 @@ class _Run:
         asked_again = (self._timed(name, "isl", asked) for name, asked in open)
         return [Answer([a]) if isinstance(a, Finding) else a for a in asked_again]
 
-    def _weaker(self, form: Named) -> Questions | None:
+    def _weaker(self, kernel: Kernel, form: Named) -> Questions | None:
         """The questions about a weaker form of the kernel; None if it is the same kernel, or has no model."""
-        if form.kernel is self.kernel and not block_bounds(sites(self.kernel)):
+        if form.kernel is kernel and not block_bounds(sites(kernel)):
             return None
         made = self._timed("relations", "isl", lambda: Questions(Model(form.kernel, form.definitions, lean=True)))
         return made if isinstance(made, Questions) else None
