@@ -25,6 +25,7 @@ from argus.graph.partition import Apart, Group, Partition, partition
 from argus.graph.prove import Outcome, ProofRequest, prove_all, stored
 from argus.graph.report import Entry, Graph, Report, estimated, measured
 from argus.graph.row import NotExpressible
+from argus.graph.scans import scan_whole_rows
 from argus.graph.space import Mismatch
 from argus.graph.terms import Extent, product
 from argus.runtime import jit
@@ -132,6 +133,7 @@ class _Compilation:
     ) -> None:
         fold_numbers(gm)
         narrow_attention(gm)
+        scan_whole_rows(gm)
         self.gm, self.options, self.generator, self.survey = gm, options, generator, survey
         self.refused: dict[Any, str] = {}
         self.verdicts: dict[Any, str] = {}

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from argus.graph.tiles import FEW_CHANNELS, LEAST_CHANNELS, LEAST_FILTERS, MOST_HELD
+from argus.graph.tiles import FEW_CHANNELS, LEAST_CHANNELS, LEAST_FILTERS, MOST_HELD, MOST_ROWS
 
 aten = torch.ops.aten
 
@@ -400,6 +400,28 @@ def _extremum(value: Any, place: Any) -> Callable[..., Any]:
     return decomposed
 
 
+def _place(place: Any) -> Callable[..., Any]:
+    """Decompose the place of an extremum of many elements: places in parts, then the part of the extremum.
+
+    A kernel finds the extremum and then its place. Parts are so short that it does so in registers."""
+
+    def decomposed(x: Any, dim: int | None = None, keepdim: bool = False) -> Any:
+        if dim is None or not x.dim() or not x.is_floating_point() or not all(isinstance(n, int) for n in x.shape):
+            return NotImplemented
+        d = dim % x.dim()
+        size, most = x.shape[d], MOST_HELD if d == x.dim() - 1 else MOST_ROWS
+        length = next((n for n in range(most, _LEAST_PART - 1, -1) if size % n == 0), size)
+        if length == size or size <= 2 * most:
+            return NotImplemented
+        parts = x.reshape(*x.shape[:d], size // length, length, *x.shape[d + 1 :])
+        inner = place(parts, d + 1, True)
+        part = place(torch.gather(parts, d + 1, inner), d, True)
+        found = torch.gather(inner, d, part) + part * length
+        return found.reshape(_kept(x, [d], keepdim))
+
+    return decomposed
+
+
 def _any(x: Any, dims: Any = None, keepdim: bool = False) -> Any:
     """Whether any truth value is true: the maximum of ones and zeros."""
     if x.dtype != torch.bool or not x.dim():
@@ -430,6 +452,8 @@ OWN: dict[Any, Callable[..., Any]] = {
     aten.any.default: _any,
     aten.any.dim: _any,
     aten.any.dims: _any,
+    aten.argmax.default: _place(aten.argmax),
+    aten.argmin.default: _place(aten.argmin),
     aten.max.dim: _extremum(aten.amax, aten.argmax),
     aten.min.dim: _extremum(aten.amin, aten.argmin),
     aten.lift_fresh_copy.default: torch.clone,

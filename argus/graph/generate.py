@@ -84,7 +84,7 @@ class Emitter:
         """The statements after the specifications."""
         self.places()
         if not self.tile.over or self.tile.held:
-            self.columns_of_tile()
+            self.whole_axis()
             self.here = self.block
             for param in self.layout.writes:
                 self.store(param)
@@ -123,9 +123,11 @@ class Emitter:
         if tile.rows is not None and tile.over != "rows":
             out.add(f"{tile.rows.index} = p{tile.rows.index} * HEIGHT + al.arange(HEIGHT)")
 
-    def columns_of_tile(self) -> None:
+    def whole_axis(self) -> None:
         """Emit the index along the reduced axis, if one tile has all of it."""
-        if self.tile.over:
+        if self.tile.over == "rows" and self.tile.rows is not None:
+            self.out.add(f"{self.tile.rows.index} = al.arange(HEIGHT)")
+        elif self.tile.over:
             self.out.add(f"{self.tile.columns.index} = al.arange(WIDTH)")
 
     def enter(self) -> int:

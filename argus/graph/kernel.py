@@ -124,7 +124,11 @@ def _multiplied(group: Group, target: str) -> tuple[str, bool]:
 
 
 def _requires(chosen: Tile) -> tuple[str, ...]:
-    return (f"{chosen.columns.symbol} <= WIDTH",) if chosen.held else ()
+    if not chosen.held:
+        return ()
+    if chosen.over == "rows" and chosen.rows is not None:
+        return (f"{chosen.rows.symbol} <= HEIGHT",)
+    return (f"{chosen.columns.symbol} <= WIDTH",)
 
 
 def _annotation(param: Param, dtype: str) -> str:

@@ -16,6 +16,9 @@ from argus.graph.space import Mismatch
 MOST_HELD = 8192
 """Elements of a row that the registers of a block hold beside what is computed from them."""
 
+MOST_ROWS = 128
+"""Rows that are reduced in registers."""
+
 LEAST_CHANNELS, LEAST_FILTERS = 3, 8
 """Of a convolution that is multiplied by matrix instructions."""
 
@@ -80,6 +83,10 @@ def tile(layout: Layout, scans: bool = False, follows: Mapping[str, Axis] | None
         return Tile(rows, columns, grid, height, width, "columns", loops, held, 8 if width > 2048 else 4)
     rows = reduced[-1]
     loops, grid = tuple(reduced[:-1]), tuple(a for a in parallel if a is not inner)
+    height = _power(rows)
+    if not scans and not loops and isinstance(rows.extent, int) and height <= MOST_ROWS:
+        width = min(_COLUMNS, max(_ROWS_OF_COLUMNS, _IN_FLIGHT // height), _power(inner))
+        return Tile(rows, inner, grid, height, width, "rows", held=True, warps=8)
     if scans:
         return Tile(rows, inner, grid, _ROWS_OF_SCANS, min(_COLUMNS // 2, _power(inner)), "rows", loops)
     return Tile(rows, inner, grid, _ROWS_OF_COLUMNS, min(_COLUMNS, _power(inner)), "rows", loops, warps=8)

@@ -39,6 +39,13 @@ def masked() -> Any:
     return x
 
 
+def repeated(*shape: int) -> Any:
+    """Few different numbers, so that extrema repeat, and a NaN."""
+    x = image(*shape).round()
+    x.view(-1)[x.numel() // 2] = float("nan")
+    return x
+
+
 TALL = image(16, 4, 32, 32)
 CASES: dict[str, Callable[[], None]] = {
     "sum of channels": lambda: agree(aten.sum.dim_IntList, TALL, [0, 2, 3]),
@@ -87,6 +94,9 @@ CASES: dict[str, Callable[[], None]] = {
     "product of rows of odd length": lambda: agree(aten.mm.default, image(129, 131), image(131, 130)),
     "maximum and place": lambda: agree(aten.max.dim, image(4, 5), 1),
     "minimum and place": lambda: agree(aten.min.dim, image(4, 5), 0, True),
+    "place of a maximum": lambda: agree(aten.argmax.default, repeated(4, 768, 5), 1, True),
+    "place of a minimum": lambda: agree(aten.argmin.default, repeated(768, 6), 0),
+    "place of a maximum of a long row": lambda: agree(aten.argmax.default, repeated(2, 3 * 8192), -1),
     "any": lambda: agree(aten.any.default, image(4, 5) > 2),
     "any of a row": lambda: agree(aten.any.dim, image(4, 5) > 1, -1, True),
     "any of several dimensions": lambda: agree(aten.any.dims, image(4, 5, 6) > 2, [0, 2]),
@@ -116,6 +126,8 @@ def test_decomposition(case: str) -> None:
         lambda: stays(aten.var_mean.correction, image(600, 4096), [1]),
         lambda: stays(aten._softmax.default, image(3, 8192), 1, False),
         lambda: stays(aten.mm.default, image(5, 7), image(7, 2)),
+        lambda: stays(aten.argmax.default, image(4, 128, 5), 1),
+        lambda: stays(aten.argmin.default, image(3, 8192), 1),
         lambda: stays(aten.mm.default, image(128, 128), image(128, 128).T),
         lambda: stays(aten.mm.default, image(20, 2048), image(2048, 24)),
         lambda: stays(aten.mm.default, image(20, 8192, dtype=torch.bfloat16), image(8192, 24, dtype=torch.bfloat16)),

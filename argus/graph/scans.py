@@ -1,0 +1,53 @@
+"""Scans of the first elements of a row: the first elements of the row's scan.
+
+    cumsum(x[:, :n], 1)  →  cumsum(x, 1)[:, :n]
+
+Whole rows begin and end at multiples of a vector more often than parts of them do.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from argus.graph import capture
+from argus.graph.capture import meta_of
+from argus.graph.reduced import SCANS
+from argus.graph.row import normal
+
+_MOST_MORE = 1.25
+"""The largest ratio of the row to the part that is scanned."""
+
+
+def scan_whole_rows(gm: torch.fx.GraphModule) -> None:
+    """Scan whole rows instead of their first elements, if these are most of the row."""
+    for node in list(gm.graph.nodes):
+        if node.op != "call_function" or capture.name(node) not in SCANS or not _is_prefix(node):
+            continue
+        part = node.args[0]
+        with gm.graph.inserting_before(node):
+            scanned = gm.graph.call_function(node.target, (part.args[0], *node.args[1:]), node.kwargs)
+            scanned.meta["val"] = node.target(part.args[0].meta["val"], *node.args[1:], **node.kwargs)
+            prefix = gm.graph.call_function(part.target, (scanned, *part.args[1:]), part.kwargs)
+            prefix.meta["val"] = part.target(scanned.meta["val"], *part.args[1:], **part.kwargs)
+        node.replace_all_uses_with(prefix)
+        gm.graph.erase_node(node)
+    gm.graph.eliminate_dead_code()
+
+
+def _is_prefix(node: Any) -> bool:
+    """Return True for a scan along the dimension along which its argument is most of another tensor, from the front.
+
+    A scan that the graph returns stays: its strides would be those of whole rows."""
+    part = node.args[0]
+    if part.op != "call_function" or capture.name(part) != "slice.Tensor":
+        return False
+    whole, made = meta_of((part.args[0], 0)), meta_of((part, 0))
+    _, dim, start, _, step = (*capture.given(part), None, None, None, None)[:5]
+    if whole is None or made is None or whole.symbolic or start not in (None, 0) or step not in (None, 1):
+        return False
+    along = normal(dim or 0, len(whole.shape))
+    returned = any(user.op == "output" for user in node.users)
+    same = along == normal(node.args[1], len(whole.shape)) and not node.kwargs.get("dtype")
+    return bool(same and not returned and whole.shape[along] <= _MOST_MORE * made.shape[along])
