@@ -11,6 +11,7 @@ from argus.kernels.gemm import gemm
 from argus.kernels.layernorm import add_layernorm, layernorm
 from argus.kernels.layernorm_backward import layernorm_backward
 from argus.kernels.matmul import Matmul
+from argus.kernels.matmul_blocks import matmul_blocks, quantize_blocks, rmsnorm_quantize
 from argus.kernels.matmul_packed import matmul_int4, matmul_int8
 from argus.kernels.moe import moe
 from argus.kernels.quantize import quantize
@@ -37,13 +38,16 @@ __all__ = [
     "layernorm_backward",
     "log_softmax_backward",
     "matmul",
+    "matmul_blocks",
     "matmul_int4",
     "matmul_int8",
     "moe",
     "quantize",
+    "quantize_blocks",
     "reduce",
     "rmsnorm",
     "rmsnorm_backward",
+    "rmsnorm_quantize",
     "router",
     "silu_mul",
     "softmax",

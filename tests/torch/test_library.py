@@ -37,6 +37,12 @@ def packed(bits: int) -> tuple[torch.Tensor, ...]:
     return random(3, 150, dtype="float16"), pack_weights(weights, bits), scales, torch.full_like(scales, 3)
 
 
+def in_blocks(x: torch.Tensor, b: torch.Tensor, scale: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Float8 operands of a product, and their scales."""
+    values, scale_x = kernels.quantize_blocks(x)
+    return values, b.to(torch.float8_e4m3fn), scale_x, scale
+
+
 CASES: dict[str, tuple[Callable[..., Any], Make, Make]] = {
     "add_layernorm": (
         kernels.add_layernorm,
@@ -94,6 +100,11 @@ CASES: dict[str, tuple[Callable[..., Any], Make, Make]] = {
         lambda: (random(4, 20), random(20, 8), random(8)),
         lambda: (random(4, 20), random(20, 8), random(9)),
     ),
+    "matmul_blocks": (
+        lambda x, b, scale: kernels.matmul_blocks(*in_blocks(x, b, scale)),
+        lambda: (random(3, 150, dtype="float16"), random(20, 150), random(1, 2)),
+        lambda: (random(3, 150, dtype="float16"), random(20, 140), random(1, 2)),
+    ),
     "matmul_int4": (kernels.matmul_int4, lambda: packed(4), lambda: (INDEX,) * 4),
     "matmul_int8": (kernels.matmul_int8, lambda: packed(8), lambda: packed(4)),
     "moe": (
@@ -106,12 +117,22 @@ CASES: dict[str, tuple[Callable[..., Any], Make, Make]] = {
         lambda: (random(4, 20),),
         lambda: (INDEX,),
     ),
+    "quantize_blocks": (
+        lambda x: tuple(part.float() for part in kernels.quantize_blocks(x)),
+        lambda: (random(4, 20, dtype="float16"),),
+        lambda: (INDEX,),
+    ),
     "reduce": (lambda x: kernels.reduce(x, "mean", 0), lambda: (random(4, 20),), lambda: (random(),)),
     "rmsnorm": (kernels.rmsnorm, lambda: (random(4, 20), random(20)), lambda: (random(4, 20), random(4))),
     "rmsnorm_backward": (
         kernels.rmsnorm_backward,
         lambda: (random(4, 20), random(4, 20, seed=1), random(20)),
         lambda: (random(4, 20), random(4, 20, seed=1), random(19)),
+    ),
+    "rmsnorm_quantize": (
+        lambda x, weight: tuple(part.float() for part in kernels.rmsnorm_quantize(x, weight)),
+        lambda: (random(4, 20, dtype="float16"), random(20, dtype="float16")),
+        lambda: (random(4, 20, dtype="float16"), random(4, dtype="float16")),
     ),
     "router": (
         lambda x: kernels.router(x, 2),
@@ -200,12 +221,18 @@ OPERATORS: dict[str, Make] = {
     "layernorm": lambda: (*CASES["layernorm"][1](), 1e-5),
     "matmul": lambda: (random(4, 20), random(20, 8), None, None, None, None, None, torch.float32),
     "matmul_out": lambda: (random(4, 20), random(20, 8), *(None,) * 6, random(4, 8)),
+    "matmul_blocks": lambda: (
+        *in_blocks(random(3, 150, dtype="float16"), random(20, 150), random(1, 2)),
+        torch.float32,
+    ),
     "matmul_int4": lambda: (*packed(4), 128),
     "matmul_int8": lambda: (*packed(8), 128),
     "moe": lambda: (*layer(3), None, 1.0, 2, False, True, "swiglu"),
     "quantize": lambda: (random(4, 20),),
+    "quantize_blocks": lambda: (random(4, 20, dtype="float16"),),
     "reduce": lambda: (random(4, 20), "sum", 1, True),
     "rmsnorm": lambda: (*CASES["rmsnorm"][1](),),
+    "rmsnorm_quantize": lambda: (*CASES["rmsnorm_quantize"][1](), 1e-6),
     "silu_mul": CASES["silu_mul"][1],
     "silu_mul_gradient": lambda: tuple(random(4, 20, seed=i) for i in range(3)),
     "softmax": CASES["softmax"][1],
