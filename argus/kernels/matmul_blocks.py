@@ -114,7 +114,7 @@ def tile_of(target: str, rows: int, aligned: bool) -> Mapping[str, Any]:
 def _work_of_product(
     tensors: tuple[torch.Tensor, ...], _numbers: tuple[Number, ...], out_dtype: torch.dtype | None
 ) -> Work:
-    dtype = _checked(*tensors, out_dtype)
+    dtype = _checked(*tensors, out_dtype=out_dtype)
     a, b, scale_b = matrix(tensors[0]), matrix(tensors[1]), tensors[3].contiguous()
     scale_a = tensors[2].reshape(len(a), scale_b.shape[1]).t()
     scale_a = scale_a if scale_a.stride(1) == 1 or scale_a.shape[1] == 1 else scale_a.contiguous()
@@ -137,7 +137,7 @@ def _aligned(x: torch.Tensor) -> bool:
 
 
 def _checked(
-    a: torch.Tensor, b: torch.Tensor, scale_a: torch.Tensor, scale_b: torch.Tensor, out_dtype: torch.dtype | None
+    a: torch.Tensor, b: torch.Tensor, scale_a: torch.Tensor, scale_b: torch.Tensor, *, out_dtype: torch.dtype | None
 ) -> DType:
     """The result's dtype. Raises LaunchError."""
     for name, x in (("a", a), ("b", b)):
@@ -161,7 +161,7 @@ def _checked(
 def _fake(
     a: torch.Tensor, b: torch.Tensor, scale_a: torch.Tensor, scale_b: torch.Tensor, out_dtype: torch.dtype | None
 ) -> torch.Tensor:
-    return _empty(a, b, _checked(a, b, scale_a, scale_b, out_dtype))
+    return _empty(a, b, _checked(a, b, scale_a, scale_b, out_dtype=out_dtype))
 
 
 _quantize = Function(_work_of_rows, Operator("quantize_blocks(Tensor x) -> (Tensor, Tensor)", _fake_rows))
