@@ -5,6 +5,7 @@ from argus.kernels.attention_backward import attention_backward
 from argus.kernels.attention_decode import attention_decode
 from argus.kernels.attention_varlen import attention_varlen
 from argus.kernels.attention_with import attention_with
+from argus.kernels.conv1d import causal_conv1d
 from argus.kernels.cross_entropy import cross_entropy
 from argus.kernels.cross_entropy_backward import cross_entropy_backward
 from argus.kernels.gemm import gemm
@@ -18,6 +19,7 @@ from argus.kernels.quantize import quantize
 from argus.kernels.reduce import reduce
 from argus.kernels.rmsnorm import rmsnorm
 from argus.kernels.rmsnorm_backward import rmsnorm_backward
+from argus.kernels.rotary import rotary
 from argus.kernels.silu_mul import silu_mul
 from argus.kernels.softmax import softmax
 from argus.kernels.softmax_backward import log_softmax_backward, softmax_backward
@@ -32,6 +34,7 @@ __all__ = [
     "attention_decode",
     "attention_varlen",
     "attention_with",
+    "causal_conv1d",
     "cross_entropy",
     "cross_entropy_backward",
     "layernorm",
@@ -48,6 +51,7 @@ __all__ = [
     "rmsnorm",
     "rmsnorm_backward",
     "rmsnorm_quantize",
+    "rotary",
     "router",
     "silu_mul",
     "softmax",

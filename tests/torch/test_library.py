@@ -74,6 +74,11 @@ CASES: dict[str, tuple[Callable[..., Any], Make, Make]] = {
         lambda: (random(1, 2, 6, 80, dtype="float16"), random(1, 1, 9, 80, dtype="float16")),
         lambda: (random(1, 2, 6, 80, dtype="float16"), random(1, 1, 9, 64, dtype="float16")),
     ),
+    "causal_conv1d": (
+        lambda x, weight: kernels.causal_conv1d(x, weight, activation="silu"),
+        lambda: (random(2, 5, 20), random(20, 4)),
+        lambda: (random(2, 5, 20), random(19, 4)),
+    ),
     "cross_entropy": (kernels.cross_entropy, lambda: (random(4, 20), INDEX), lambda: (random(4, 20), INDEX[:3])),
     "cross_entropy_backward": (
         kernels.cross_entropy_backward,
@@ -133,6 +138,11 @@ CASES: dict[str, tuple[Callable[..., Any], Make, Make]] = {
         lambda x, weight: tuple(part.float() for part in kernels.rmsnorm_quantize(x, weight)),
         lambda: (random(4, 20, dtype="float16"), random(20, dtype="float16")),
         lambda: (random(4, 20, dtype="float16"), random(4, dtype="float16")),
+    ),
+    "rotary": (
+        kernels.rotary,
+        lambda: (random(2, 5, 3, 20), random(5, 8), random(5, 8)),
+        lambda: (random(2, 5, 3, 20), random(4, 8), random(5, 8)),
     ),
     "router": (
         lambda x: kernels.router(x, 2),
@@ -217,14 +227,11 @@ OPERATORS: dict[str, Make] = {
     "attention_decode": lambda: (*CASES["attention_decode"][1](), None),
     "attention_varlen": lambda: (*(random(9, 2, 64, dtype="float16"),) * 3, OFFSETS, OFFSETS, None, True),
     "attention_with": lambda: (*(random(1, 2, 6, 64, dtype="float16"),) * 3, None, True, 4, 0.0),
+    "causal_conv1d": lambda: (random(2, 5, 20), random(20, 4), random(20), "silu"),
     "cross_entropy": lambda: (*CASES["cross_entropy"][1](), -100),
     "layernorm": lambda: (*CASES["layernorm"][1](), 1e-5),
     "matmul": lambda: (random(4, 20), random(20, 8), None, None, None, None, None, torch.float32),
     "matmul_out": lambda: (random(4, 20), random(20, 8), *(None,) * 6, random(4, 8)),
-    "matmul_blocks": lambda: (
-        *in_blocks(random(3, 150, dtype="float16"), random(20, 150), random(1, 2)),
-        torch.float32,
-    ),
     "matmul_int4": lambda: (*packed(4), 128),
     "matmul_int8": lambda: (*packed(8), 128),
     "moe": lambda: (*layer(3), None, 1.0, 2, False, True, "swiglu"),
@@ -233,6 +240,7 @@ OPERATORS: dict[str, Make] = {
     "reduce": lambda: (random(4, 20), "sum", 1, True),
     "rmsnorm": lambda: (*CASES["rmsnorm"][1](),),
     "rmsnorm_quantize": lambda: (*CASES["rmsnorm_quantize"][1](), 1e-6),
+    "rotary": lambda: (random(2, 5, 3, 20).requires_grad_(), random(5, 8), random(5, 8), True),
     "silu_mul": CASES["silu_mul"][1],
     "silu_mul_gradient": lambda: tuple(random(4, 20, seed=i) for i in range(3)),
     "softmax": CASES["softmax"][1],
