@@ -19,7 +19,7 @@ from argus.knowledge import applicable, facts_of_text
 REPAIRS, STEPS = 5, 10
 _BLOCK = re.compile(r"```(?:json)?\s*(\{.*?\})\s*```", re.DOTALL)
 _MOST_PATCHES, _MOST_TEXT = 20, 100_000
-_TASK = (
+TASK = (
     "You make GPU kernels in the language Argus faster. The text is proved before it runs. Never change the "
     "specification, the parameters, the preconditions, the promises or the tags of parameters. Make one optimisation "
     'at a time. Answer with one JSON object: {"patches": [{"old": "lines as they are", "new": "lines instead"}], '
@@ -79,7 +79,7 @@ def refine(problem: Problem, model: Model, *, steps: int = STEPS, repairs: int =
 
 def _step(problem: Problem, model: Model, found: Refined, repairs: int) -> bool:
     """Make one optimisation: a proposal, and repairs until it is proved. False if no text was accepted."""
-    talk = [Message(SYSTEM, _TASK), Message(USER, _question(problem, found.text))]
+    talk = [Message(SYSTEM, TASK), Message(USER, question(problem, found.text))]
     for _ in range(repairs + 1):
         reply = model.reply(talk)
         if reply.refused:
@@ -107,7 +107,8 @@ def _attempt(text: str, found: Examined) -> Attempt:
     return Attempt(found.refused, f"{found.code}: {found.reason}" if found.refused else "", text, found.predicted_us)
 
 
-def _question(problem: Problem, text: str) -> str:
+def question(problem: Problem, text: str) -> str:
+    """Return what a model is told of a text: what it is for, and the entries of the knowledge base that apply."""
     facts = facts_of_text(text, problem.name, problem.target)
     known = "\n".join(f"- {e.title}. {e.prose}\n{e.change}" for e in applicable(facts)[:4])
     sizes = ", ".join(f"{k} = {v}" for k, v in problem.sizes.items())

@@ -121,6 +121,10 @@ def _parser() -> argparse.ArgumentParser:
         "--out", type=Path, metavar="DIR", help="folder of the run, which continues; default: a new one"
     )
     faster.add_argument("--json", action="store_true", help="print a JSON object")
+    faster.add_argument("--model", metavar="VENDOR:NAME|URL#NAME", default="",
+                        help="a model that proposes steps, too: openai, anthropic, google, a server")  # fmt: skip
+    faster.add_argument("--tokens", type=positive, default=500_000, metavar="N",
+                        help="what the model may take; default: 500000")  # fmt: skip
     for sub in (known, faster):
         sub.add_argument("--size", dest="sizes", action="append", type=size, default=[], metavar="NAME=VALUE",
                          help="a size of the kernel's tensors, or a number that it takes")  # fmt: skip

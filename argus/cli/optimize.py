@@ -7,6 +7,8 @@ import json
 import sys
 from pathlib import Path
 
+from argus.agents.models.chat import Budget, Careful, Model, ModelError
+from argus.agents.models.hosted import model_of
 from argus.agents.optimize import Folder, Limits, Run, State, as_json, problem_of, write
 from argus.cli.common import PROVED, bad_input, err, out, unwritable
 from argus.cli.jobs import jobs
@@ -23,7 +25,8 @@ def run(options: argparse.Namespace) -> int:
     folder = Folder(options.out or Path(f"{job.name}-optimized"))
     limits = Limits(options.minutes, options.steps, *([options.workers] if options.workers else []))
     try:
-        state = Run(problem, folder, limits, None if options.json else _progress).go()
+        model = _model(options, folder)
+        state = Run(problem, folder, limits, None if options.json else _progress, model).go()
         write(folder, problem, state)
     except OSError as error:
         raise unwritable(error.filename or folder.path, error) from error
@@ -36,6 +39,17 @@ def run(options: argparse.Namespace) -> int:
                     f"{best:.1f} us after, {where}; {len(state.trials) - 1} candidates")  # fmt: skip
         out().print(str(folder.path / "best.py"))
     return PROVED
+
+
+def _model(options: argparse.Namespace, folder: Folder) -> Model | None:
+    """Return the model that was asked for, with a budget and a transcript. Raises `ArgusError` if there is none."""
+    if not options.model:
+        return None
+    folder.path.mkdir(parents=True, exist_ok=True)
+    try:
+        return Careful(model_of(options.model), Budget(options.tokens), record=folder.path / "model.jsonl")
+    except ModelError as error:
+        raise bad_input("bad-option", str(error), "leave `--model` out to optimise without one") from None
 
 
 def _progress(state: State, line: str) -> None:

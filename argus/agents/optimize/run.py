@@ -12,12 +12,14 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from importlib.util import find_spec
 
+from argus.agents.models.chat import Model
 from argus.agents.optimize.ahead import Ahead, Node, calibrated, digest, score, seen
 from argus.agents.optimize.compare import differences
 from argus.agents.optimize.examine import Examined
 from argus.agents.optimize.folder import Folder, State, Trial
 from argus.agents.optimize.planner import Planner, context_of, kind_of
 from argus.agents.optimize.problem import Problem
+from argus.agents.optimize.proposer import Proposer
 from argus.agents.optimize.service import Answer, Worker, WorkerLost
 from argus.agents.optimize.timer import DISTRIBUTIONS
 from argus.diagnostic import ArgusError, Diagnostic
@@ -67,9 +69,14 @@ def place_of_timing(target: str) -> str:
 
 
 class Run:
-    """One run in a folder. `show` is called with the state and a line of text for every outcome."""
+    """One run in a folder. `show` is called with the state and a line of text for every outcome.
 
-    def __init__(self, problem: Problem, folder: Folder, limits: Limits, show: Show | None = None) -> None:
+    A `model` proposes steps beside those of the knowledge base. Nothing that it says counts but the text.
+    """
+
+    def __init__(
+        self, problem: Problem, folder: Folder, limits: Limits, show: Show | None = None, model: Model | None = None
+    ) -> None:
         self.problem, self.folder, self.limits = problem, folder, limits
         self._show = show or (lambda state, what: None)
         self.timed_on = place_of_timing(problem.target)
@@ -79,6 +86,7 @@ class Run:
         self._timer = Worker(_TIMER)
         self._request = {**asdict(problem), "sizes": dict(problem.sizes), "numbers": dict(problem.numbers)}
         self._ahead = Ahead(self._provers, self._asked)
+        self._proposer = None if model is None else Proposer(model)
         self._started = time.monotonic()
         self._before_s = 0.0
 
@@ -152,6 +160,7 @@ class Run:
     def _round(self) -> bool:
         """Examine the most promising texts in parallel, and time those that pass. False if there are none."""
         self._look(self.state.trials)
+        self._propose()
         chosen = self._chosen()
         if not chosen:
             return False
@@ -163,6 +172,23 @@ class Run:
                 if self._over():
                     break
         return True
+
+    def _propose(self) -> None:
+        """Let the model, if there is one, propose a step from the best text; the table decides when it is tried."""
+        if self._proposer is None or self._proposer.ended:
+            return
+        best = self._ahead.nodes[self.state.trials[self.state.best].digest]
+        move = self._proposer.propose(self.problem, best.text, self.planner.lessons)
+        if move is None:
+            self.folder.log(f"the model: {self._proposer.ended or 'no step'}")
+            return
+        try:
+            found = Examined(**self._asked(self._provers[0], {"shape": move.text}))
+        except (WorkerLost, TypeError) as error:
+            found = Examined("parse", str(error), "internal-error")
+        if found.refused:
+            self._proposer.refused.append(f"refused at {found.refused}: {found.reason}")
+        self._ahead.nodes.setdefault(digest(move.text), Node(move.text, found, move, best))
 
     def _limit(self, node: Node) -> float | None:
         """Return the time that the model would predict for a text of this kind that is as fast as the best one."""
