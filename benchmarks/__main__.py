@@ -60,6 +60,10 @@ def main() -> int:
                 from benchmarks import trust
 
                 results = trust.run(arguments.jobs, arguments.seconds, arguments.limit)
+            case "agents":
+                from benchmarks import optimized
+
+                results = optimized.run(arguments.kernel or (), arguments.minutes, arguments.folder)
             case "repairs":
                 from benchmarks import repairs
 
@@ -183,6 +187,10 @@ def _parser() -> argparse.ArgumentParser:
     trust.add_argument("--jobs", type=int, default=1, help="processes")
     trust.add_argument("--limit", type=float, default=60.0, metavar="S", help="seconds that a proof may take")
     trust.add_argument("--seconds", type=float, default=float("inf"), metavar="S", help="stop after so long")
+    agents = commands.add_parser("agents", help="naive kernels made faster by `argus optimize`, beside those that ship")
+    agents.add_argument("--kernel", action="append", metavar="NAME", help="this one only; can be repeated")
+    agents.add_argument("--minutes", type=float, default=5.0, metavar="M", help="of each kernel")
+    agents.add_argument("--folder", type=Path, metavar="DIR", help="the runs are kept there, and go on from there")
     repairs = commands.add_parser("repairs", help="mutants that are repaired from their counterexamples")
     repairs.add_argument("--seed", type=int, default=1, help="which mutants are drawn")
     repairs.add_argument("--count", type=int, default=8, help="how many of each kernel")
@@ -223,6 +231,7 @@ def _parser() -> argparse.ArgumentParser:
         verify,
         mutants,
         trust,
+        agents,
         repairs,
         bench,
         whole,
