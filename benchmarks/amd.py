@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,11 +19,13 @@ from argus.compile import elaborate
 from argus.diagnostic import ToolchainError
 from argus.environment import find_tool, llvm_directories
 from argus.frontend import Options
+from argus.ir.machine import MI300X
 from argus.ir.types import DType, bfloat16, float8_e4m3fnuz, float16
 from argus.kernels.attention_tiles import AttentionShape, wave_tiles
 from argus.kernels.experts import swiglu
 from argus.passes import lower
 from argus.source import SourceFile
+from benchmarks.amd_cycles import CLOCK_HZ, FITTED, PUBLISHED, Timed, timed
 from benchmarks.machine_code import Instruction, count, hot_loop, instructions
 from benchmarks.table import Cell, Results
 
@@ -98,20 +100,35 @@ AITER = {
 
 def run(aiter: Path | None, triton: str | None, chosen: Sequence[str] = ()) -> Results:
     """Make the table: ours, Triton's from the interpreter `triton`, AITER's from the folder hsa/gfx942, if given."""
-    rows = [
-        row("Argus", case.name, code) for case in CASES if not chosen or case.name in chosen for code in [ours(case)]
-    ]
+    measured = [_measure("Argus", case.name, ours(case)) for case in CASES if not chosen or case.name in chosen]
     if triton is not None:
-        rows += [row("Triton", name, code) for name, code in _triton(triton)]
+        measured += [_measure("Triton", name, code, shared) for name, code, shared in _triton(triton)]
     if aiter is not None:
-        rows += [row("AITER", name, (aiter / file).read_bytes()) for name, file in AITER.items()]
-    return Results("Hot loops on gfx942: one wave, one iteration", rows, _NOTES)
+        measured += [_measure("AITER", name, (aiter / file).read_bytes()) for name, file in AITER.items()]
+    loops = {(m.side, m.name): m.timed for m in measured}
+    return Results("Hot loops on gfx942: one wave, one iteration", [m.row for m in measured], (*_NOTES, *_said(loops)))
+
+
+def _said(loops: Mapping[tuple[str, str], Timed]) -> Iterator[str]:
+    """Yield what the model of time says of speeds that were published."""
+    fitted = loops.get(("Triton", FITTED.kernel))
+    if fitted is not None:
+        yield f"clock fitted to Triton's product: {fitted.clock(FITTED) / 1e9:.3f} GHz; frozen: {CLOCK_HZ / 1e9:.3f}"
+    for problem in PUBLISHED:
+        loop, own = loops.get(("AITER", problem.kernel)), loops.get(("Argus", "attention D128"))
+        if loop is not None:
+            found = loop.seconds(problem)
+            error = f"{problem.seconds * 1e3:.2f} ms published, {found / problem.seconds - 1:+.1%}"
+            beside = "" if own is None else f"; Argus predicted {own.seconds(problem) * 1e3:.2f} ms"
+            yield f"AITER {problem.kernel}, {problem.name}: predicted {found * 1e3:.2f} ms, {error}{beside}"
 
 
 _NOTES = (
     "vector / matrix: cycles of vector instructions (4, transcendental 16) over those of matrix instructions",
     "LDS bytes / flop: those that lanes read and write, and those that loads put there; 0.0625 is the hardware's limit",
     "share in MFMA: of the cycles that llvm-mca counts for a wave that is alone, those of matrix instructions",
+    "share of a unit: the same in a model of a compute unit with all waves that it holds (amd_cycles.py)",
+    "TFLOP/s: predicted by that model for a problem without end, at the clock that it was fitted to",
     "an iteration follows the branches with the most matrix work, then the most accesses, then the least vector work",
 )
 
@@ -126,33 +143,50 @@ def ours(case: Case) -> bytes:
     return built.binary
 
 
-def _triton(interpreter: str) -> Iterator[tuple[str, bytes]]:
+def _triton(interpreter: str) -> Iterator[tuple[str, bytes, int]]:
+    """Yield Triton's code objects by name, with the bytes of LDS that a launch asks for."""
     with tempfile.TemporaryDirectory(prefix="argus-") as folder:
         program = Path(__file__).parent / "triton_amd.py"
         process.run("triton", [interpreter, str(program), folder])
         for file in sorted(Path(folder).glob("*.co")):
-            yield file.stem, file.read_bytes()
+            yield file.stem, file.read_bytes(), int(file.with_suffix(".lds").read_text())
 
 
-def row(side: str, name: str, code: bytes) -> dict[str, Cell]:
+@dataclass(frozen=True)
+class Measured:
+    """A row of the table, and what the model of time makes of its loop."""
+
+    side: str
+    name: str
+    row: dict[str, Cell]
+    timed: Timed
+
+
+def _measure(side: str, name: str, code: bytes, shared_bytes: int = 0) -> Measured:
     """Count the costs of a code object's hot loop and the resources that its kernel holds."""
     loop = hot_loop(instructions(toolchain.disassemble(code)))
     counts, held = count(loop), _notes(code)
-    return {
+    shared_bytes = max(shared_bytes, held.get("group_segment_fixed_size", 0))
+    waves = held.get("max_flat_workgroup_size", 256) // 64
+    model = timed(loop, waves, held.get("vgpr_count", 256), shared_bytes)
+    row: dict[str, Cell] = {
         "loop": name,
         "side": side,
         "vector / matrix": round(counts.vector_share, 3),
         "LDS bytes / flop": round(counts.bytes_per_flop, 4),
         "share in MFMA": share(loop),
+        "share of a unit": round(model.blocks * waves / 4 * counts.matrix_cycles / model.cycles, 3),
+        "TFLOP/s": round(model.flops_per_cycle * CLOCK_HZ * MI300X.multiprocessors / 1e12),
         "MFMA cycles": round(counts.matrix_cycles),
         "vector cycles": counts.vector_cycles,
         "scalar": counts.scalar,
         "waits": counts.waits,
         "barriers": counts.barriers,
         "registers": held.get("vgpr_count"),
-        "LDS bytes": held.get("group_segment_fixed_size"),
+        "LDS bytes": shared_bytes,
         "spilled bytes": held.get("private_segment_fixed_size"),
     }
+    return Measured(side, name, row, model)
 
 
 def share(loop: Sequence[Instruction]) -> float | None:

@@ -61,7 +61,7 @@ CASES = (
 
 
 def main(folder: Path) -> None:
-    """Write a code object for each of `CASES`, under its name."""
+    """Write a code object for each of `CASES`, under its name, and the bytes of LDS that it takes."""
     for kernel, names, constants, warps, name, dtype in CASES:
         pointers = names[: 3 if kernel is gemm else 4]
         types = {n: f"*{dtype}" if n in pointers else "fp32" if n == "scale" else "i32" for n in names}
@@ -73,6 +73,8 @@ def main(folder: Path) -> None:
         options = {"num_warps": warps, "num_stages": 2, "waves_per_eu": 2, "matrix_instr_nonkdim": 32}
         built = triton.compile(source, target=GPUTarget("hip", "gfx942", 64), options=options)
         (folder / f"{name}.co").write_bytes(built.asm["hsaco"])
+        # A launch asks for LDS: the code object does not say how much.
+        (folder / f"{name}.lds").write_text(str(built.metadata.shared))
 
 
 if __name__ == "__main__":

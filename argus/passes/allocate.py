@@ -3,9 +3,9 @@
     shared sa[128x64 bf16], sb[...]         ->  sa at byte 0, sb at byte 16384
 
 Tiles follow one another, aligned to 128 bytes (1024 if swizzled); those that the author placed stay. If they do not fit
-that way, a tile may take the bytes of tiles that are no longer used, behind a barrier. A tile that bulk copies fill
-gives up its bytes only if it is filled once, since then the role that reads it has waited for the copy. mbarriers stand
-after all tiles.
+that way, or on gfx942 fewer blocks would share a compute unit, a tile may take the bytes of tiles that are no longer
+used, behind a barrier. A tile that bulk copies fill gives up its bytes only if it is filled once, since then the role
+that reads it has waited for the copy. mbarriers stand after all tiles.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from argus.diagnostic import Note
 from argus.ir.access import relations
 from argus.ir.cluster import peers_of
 from argus.ir.instruction import BULK_LOADS, Order
+from argus.ir.machine import MI300X
 from argus.ir.nodes import Barrier, BulkCopy, Kernel, Mbarrier, Roles, Shared, Stmt
 from argus.ir.visit import walk
 from argus.layout.swizzle import SwizzledLayout
@@ -25,6 +26,7 @@ from argus.passes.report import LoweringError, problem
 
 _ALIGNMENT = 128
 _SWIZZLED = 1024
+_WAVES = 8  # of a compute unit of gfx942: two of each SIMD, for which the compiler has the registers
 
 Life = tuple[int, int]
 """First and last statement of the kernel's body (a loop counts as one) in which a tile occurs."""
@@ -63,14 +65,26 @@ def _allocated(kernel: Kernel) -> tuple[Kernel | None, int]:
     everywhere = dict.fromkeys(lives, (0, len(body)))
     placed = _place(kernel, everywhere)
     barriers, end = _mbarriers(kernel, _end(placed))
-    if end <= most:
+    if end <= most and not _crowded(kernel, end):
         return replace(kernel, shared=placed, barriers=barriers), end
     shared = _place(kernel, lives)
+    if end <= most and _blocks(kernel, _end(shared)) <= _blocks(kernel, end):
+        return replace(kernel, shared=placed, barriers=barriers), end
     barriers, least = _mbarriers(kernel, _end(shared))
     if least > most:
         return None, end
     kernel = replace(kernel, shared=shared, barriers=barriers)
     return _with_body(kernel, body, _separated(body, shared, lives)), end
+
+
+def _crowded(kernel: Kernel, end: int) -> bool:
+    """Return True if shared memory keeps blocks from a compute unit that has waves to spare (gfx942)."""
+    return target_of(kernel).vendor == "amd" and _blocks(kernel, end) < _WAVES // kernel.num_warps
+
+
+def _blocks(kernel: Kernel, end: int) -> int:
+    """Count the blocks with `end` bytes each that share a compute unit."""
+    return min(_WAVES // kernel.num_warps, MI300X.shared_bytes // max(end, 1))
 
 
 def _mbarriers(kernel: Kernel, end: int) -> tuple[tuple[Mbarrier, ...], int]:
