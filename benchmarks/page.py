@@ -109,6 +109,8 @@ TABLES: dict[str, Columns] = {
         "vector / matrix cycles": _column("vector / matrix", 2),
         "LDS bytes / flop": _column("LDS bytes / flop", 3),
         "share in MFMA": _column("share in MFMA", 2),
+        "share of a unit": _column("share of a unit", 2),
+        "TFLOP/s, predicted": _column("TFLOP/s"),
         "waits": _column("waits"),
         "barriers": _column("barriers"),
         "registers": _column("registers"),

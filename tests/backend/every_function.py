@@ -313,8 +313,10 @@ def casts() -> str:
                 "alignas(16) unsigned words[8];",
                 "argus::load_global<4>(a, t * 8, &words[0]);",
                 "argus::load_global<4>(a, t * 8 + 4, &words[4]);",
-                f"argus::integers<8, {most}>(words, t % 2 ? words : nullptr, x);",
-                "argus::store_global<8>(b, t * 8, x);",
+                f"argus::integers<8, {most}>(words, nullptr, x);",
+                "argus::store_global<8>(b, t * 16, x);",
+                f"argus::integers<8, {most}>(words, words, x);",
+                "argus::store_global<8>(b, t * 16 + 8, x);",
             ]
             parameters = f"const unsigned* ARGUS_RESTRICT a, {TYPES[name]}* ARGUS_RESTRICT b"
             kernels.append(kernel(f"integers_{name}_{most}", parameters, body))
