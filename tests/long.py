@@ -111,4 +111,53 @@ LONG: tuple[str, ...] = (
     "tests/mutate/test_trial.py::test_nothing_is_missed_of_specified_kernels[gemm_explicit-6-3-sm_80]",
     # The rows of benchmarks: their other tests stay.
     "tests/benchmarks/test_benchmarks.py::test_a_cold_start_has_its_steps",
+    # Attention with windows, sinks and capped scores: three of the ways, with their proofs and results, stay.
+    "tests/kernels/test_attention_with.py::test_results[cpu-sizes3",
+    "tests/kernels/test_attention_with.py::test_results[cpu-sizes4",
+    "tests/kernels/test_attention_with.py::test_results[cpu-sizes5",
+    "tests/kernels/test_attention_with.py::test_proved[sm_90a-constants1",
+    "tests/kernels/test_attention_with.py::test_proved[sm_90a-constants2",
+    "tests/kernels/test_attention_with.py::test_proved[sm_80-constants4",
+    "tests/kernels/test_attention_with.py::test_proved[sm_80-constants5",
+    # Attention and its gradients: other rows and heads, and one wrong gradient, stay.
+    "tests/kernels/test_attention_backward.py::test_a_wrong_gradient_is_not_proved[r = p",
+    "tests/kernels/test_attention_backward.py::test_a_scale_and_a_gradient_of_the_log_sum_exp[cpu]",
+    "tests/kernels/test_attention.py::test_in_turns[True]",
+    "tests/kernels/test_attention.py::test_parts_of_the_keys[True]",
+    "tests/kernels/test_attention.py::test_heads_together[3]",
+    # The largest rows and reductions on the host: smaller ones of the same kernels stay.
+    "tests/kernels/test_reduce.py::test_long_reductions_are_cut_into_parts[cpu-shape0-0]",
+    "tests/kernels/test_layernorm.py::test_long_rows_are_proved",
+    "tests/kernels/test_topk.py::test_topk[cpu-shape0-3-float16]",
+    "tests/kernels/test_topk.py::test_proved[sm_80]",
+    # Parts of a product: two of the sizes stay.
+    "tests/kernels/test_split.py::test_values[96-193]",
+    "tests/kernels/test_split.py::test_values[128-40]",
+    "tests/kernels/test_split.py::test_values[64-0]",
+    # Updates by the copy engine: one of the forms, and all the wrong ones, stay.
+    "tests/verify/test_bulk_reduce.py::test_proved_and_so_it_is[persistent]",
+    "tests/verify/test_bulk_reduce.py::test_proved_and_so_it_is[panels]",
+    # Page tables: the last edit stays.
+    "tests/verify/test_pages.py::test_another_page_or_length_is_refuted[page = ",
+    # Shares of a sum, and loops of roles: the other kernels of the same files stay.
+    "tests/verify/test_accumulated.py::test_equal_shares",
+    "tests/passes/test_addresses.py::test_roles_whose_loops_run_to_other_lengths_are_not_proved",
+    "tests/verify/test_covers.py::test_wrong_products_of_segments[w[e, n0",
+    # Products of groups of warps: the other cases stay.
+    "tests/simulate/test_roles.py::test_other_numbers_of_stages[4]",
+    "tests/backend/cuda/test_hopper_code.py::test_maxima_of_attention_run_beside_its_second_product[64-",
+    "tests/backend/test_hazards.py::test_attention_as_it_is_assembled_here[False]",
+    # Pairs of entries: those of the same rewrite on another kernel stay.
+    "tests/knowledge/test_entries.py::test_a_pair_is_proved_and_keeps_its_task[specialise-gathered]",
+    # Kernels with mistakes that are repaired: shorter ones stay.
+    "tests/agents/test_repair.py::test_one_mistake_is_repaired[missing wait]",
+    "tests/agents/test_repair.py::test_one_mistake_is_repaired[wait for too few]",
+    # Graphs of convolutions and scans: the others of the same kind stay.
+    "tests/graph/test_windows.py::test_implicit_product[transposed, rows of channels]",
+    "tests/graph/test_windows.py::test_convolution_without_strides_reads_boxes[border]",
+    "tests/graph/test_windows.py::test_convolution_without_strides_reads_boxes[dilated]",
+    "tests/graph/test_windows.py::test_convolution_without_strides_reads_boxes[transposed]",
+    "tests/graph/test_wrong_generators.py::test_what_a_wrong_generator_makes_is_not_taken[one term too few]",
+    # Corpus of wrong kernels: shorter ones of the same classes, and the accepted twins, stay.
+    "tests/reject/test_corpus.py::test_rejected[parts_not_once-stream_k_atomic-9]",
 )

@@ -33,7 +33,7 @@ from argus.verify.reductions.joined import joined
 from argus.verify.reductions.named import Named, named
 from argus.verify.report import Report, Timing, verdict_of, with_opinions
 from argus.verify.search import Trial, search
-from argus.verify.witness import to_diagnostic
+from argus.verify.witness import Replays, to_diagnostic
 from argus.work import LIMIT_S, STEPS_PER_SECOND, Work
 
 T = TypeVar("T")
@@ -89,10 +89,12 @@ def _verify(kernel: Kernel, limit_s: float, exact: bool) -> Report:
     findings = [two_calls.refuted(kernel, f) if f.code == "invariance-unknown" else f for f in run.findings()]
     refused = [f for f in findings if f.property == "machine" and f.verdict is Verdict.REFUTED and f.place is None]
     if refused:
-        raise SourceError(*(to_diagnostic(kernel, f, run.work) for f in refused))
+        replays = Replays(kernel, run.work)
+        raise SourceError(*(to_diagnostic(replays, f) for f in refused))
     started = time.monotonic()
     work = Work(max(run.work.left, REPLAY))
-    diagnostics = (*(to_diagnostic(kernel, f, work) for f in _distinct(findings)), *kernel.remarks)
+    replays = Replays(kernel, work)
+    diagnostics = (*(to_diagnostic(replays, f) for f in _distinct(findings)), *kernel.remarks)
     if verdict_of(diagnostics) is Verdict.UNKNOWN:
         values = any(d.property == "tags" and d.verdict is Verdict.UNKNOWN for d in diagnostics)
         tried = run.tried

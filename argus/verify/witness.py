@@ -23,10 +23,39 @@ REPLAY_ITERATIONS = 4096
 """Loop iterations of a replay before it is given up."""
 
 
-def to_diagnostic(kernel: Kernel, finding: Finding, work: Work) -> Diagnostic:
+class Replays:
+    """The replays of a kernel within a limit of work. Findings at the same sizes and blocks share one."""
+
+    def __init__(self, kernel: Kernel, work: Work) -> None:
+        self.kernel = kernel
+        self._work = work
+        self._known: dict[object, tuple[Violation, ...] | NotReplayable] = {}
+
+    def at(self, place: FailurePlace, blocks: list[tuple[int, ...]] | None, tags: bool) -> tuple[Violation, ...]:
+        """Return what the blocks (None: the whole grid) break at the sizes of `place`. Raises `NotReplayable`."""
+        key = (tuple(sorted(place.sizes.items())), None if blocks is None else tuple(blocks), tags)
+        if key not in self._known:
+            self._known[key] = self._replayed(place, blocks, tags)
+        found = self._known[key]
+        if isinstance(found, NotReplayable):
+            raise found
+        return found
+
+    def _replayed(
+        self, place: FailurePlace, blocks: list[tuple[int, ...]] | None, tags: bool
+    ) -> tuple[Violation, ...] | NotReplayable:
+        try:
+            return replay(
+                self.kernel, place.sizes, blocks, tags=tags, iterations=REPLAY_ITERATIONS, work=self._work
+            )
+        except NotReplayable as error:
+            return error
+
+
+def to_diagnostic(replays: Replays, finding: Finding) -> Diagnostic:
     """Convert a finding to a diagnostic. A refutation gets its replayed witness.
 
-    It becomes unknown if the replay does not confirm it, or takes more than `work`.
+    It becomes unknown if the replay does not confirm it, or takes more than the replays' work.
     """
     plain = Diagnostic(
         finding.code,
@@ -44,9 +73,9 @@ def to_diagnostic(kernel: Kernel, finding: Finding, work: Work) -> Diagnostic:
     if finding.verdict is not Verdict.REFUTED or finding.place is None:
         return replace(plain, witness=finding.witness)
     place, violation, reason = finding.place, None, "the simulator did not find it at the sizes of the candidate"
-    for place in _candidates(kernel, finding.place):
+    for place in _candidates(replays.kernel, finding.place):
         try:
-            violation = confirm(kernel, finding, place, work)
+            violation = confirm(replays, finding, place)
         except NotReplayable as error:
             reason = f"the candidate cannot be replayed: {error}"
         if violation is not None:
@@ -60,7 +89,7 @@ def to_diagnostic(kernel: Kernel, finding: Finding, work: Work) -> Diagnostic:
             message=f"{finding.message}: not decided. A candidate counterexample ({sizes}, block "
             f"{list(finding.place.block)}) was found, but {reason}",
         )
-    return replace(plain, witness=witness(kernel, place, violation, finding))
+    return replace(plain, witness=witness(replays.kernel, place, violation, finding))
 
 
 def _candidates(kernel: Kernel, place: FailurePlace) -> list[FailurePlace]:
@@ -70,18 +99,18 @@ def _candidates(kernel: Kernel, place: FailurePlace) -> list[FailurePlace]:
     return [place, *(replace(place, sizes=sizes) for sizes in longer(kernel, place.sizes, RING_SIZE))]
 
 
-def confirm(kernel: Kernel, finding: Finding, place: FailurePlace, work: Work) -> Violation | None:
+def confirm(replays: Replays, finding: Finding, place: FailurePlace) -> Violation | None:
     """Return the simulator's violation of the same property that is closest to the finding; None if there is none.
 
     A broken rule of the machine or of progress is confirmed by any violation.
     """
-    arranged = any(isinstance(p, Arranged) for p in kernel.preconditions)  # contents are drawn: any block may break it
+    arranged = any(isinstance(p, Arranged) for p in replays.kernel.preconditions)
+    # The contents of arranged tensors are drawn, so any block may break the property.
     if arranged or (finding.property == "coverage" and not place.block):
         blocks = None
     else:
         blocks = [b for b in (place.other_block, place.block) if b is not None]
-    tags = finding.property == "tags"
-    violations = replay(kernel, place.sizes, blocks, tags=tags, iterations=REPLAY_ITERATIONS, work=work)
+    violations = replays.at(place, blocks, finding.property == "tags")
     same = [v for v in violations if v.property == finding.property]
     if finding.property in ("machine", "progress"):  # any violation confirms a broken rule
         same = list(violations)
