@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from argus.frontend.decorator import func
     from argus.graph import compile_report
+    from argus.packages import package
     from argus.programs import JitProgram, program
     from argus.runtime import Call, Function, JitKernel, Operator, Work, from_text, kernel
     from argus.tuning import Autotuner, Config, autotune, do_bench
@@ -27,12 +28,14 @@ __all__ = [
     "from_text",
     "func",
     "kernel",
+    "package",
     "program",
 ]
 
 _HOMES = {
     "compile_report": "argus.graph",
     "func": "argus.frontend.decorator",
+    "package": "argus.packages",
     **dict.fromkeys(("JitProgram", "program"), "argus.programs"),
     **dict.fromkeys(("Call", "Function", "JitKernel", "Operator", "Work", "from_text", "kernel"), "argus.runtime"),
     **dict.fromkeys(("Autotuner", "Config", "autotune", "do_bench"), "argus.tuning"),

@@ -9,8 +9,9 @@ from pathlib import Path
 from argus import compile
 from argus.backend.artifact import Artifact
 from argus.cli.common import PROVED, bad_input, err, out, progress, unwritable, worst, write_file
-from argus.cli.jobs import jobs, verify
+from argus.cli.jobs import Job, ProgramJob, jobs, program_jobs, verify, with_kernels
 from argus.diagnostic import ToolchainError
+from argus.frontend.decorator import KernelSource
 from argus.ir.target import TARGETS
 from argus.render import diagnostics_text, outcome_text
 from argus.verify import Report
@@ -21,6 +22,8 @@ _SUFFIXES = {"cpu": (".cpp", ".so"), "nvidia": (".cu", ".cubin"), "amd": (".hip"
 
 def run(options: argparse.Namespace) -> int:
     """Prove kernels, and write the source, machine code and report of those that are proved."""
+    if options.package is not None:
+        return _package(options)
     codes: list[int] = []
     for job in list(jobs(options.file, options)):
         with progress(f"proving {job.name}"):
@@ -38,6 +41,33 @@ def run(options: argparse.Namespace) -> int:
         for path in _write(artifact, options.output):
             out().print(f"  wrote {path}")
     return worst(codes)
+
+
+def _package(options: argparse.Namespace) -> int:
+    """Write a package of the kernels or programs that are named."""
+    from argus.packages import package
+    from argus.packages.writer import Entry
+    from argus.programs import jit as program
+    from argus.runtime import jit as kernel
+
+    jobs_of: list[Job | ProgramJob] = [*program_jobs(options.file, options)]
+    if not jobs_of or with_kernels(options.file):
+        jobs_of += jobs(options.file, options)
+    entries: dict[str, Entry] = {}
+    aligned: dict[str, dict[str, int]] = {}
+    for job in jobs_of:
+        if job.options is None:
+            raise bad_input("no-kernel", f"`{options.file}` is an explicit kernel", "package its Python text")
+        text = KernelSource(job.name, job.source)
+        item = program(text) if isinstance(job, ProgramJob) else kernel(text)
+        entries[job.name] = (item, job.options.constexprs)
+        if options.alignment is not None:
+            tensors = [n for n, kind in compile.declared(job.source, job.name) if kind in ("tensor", "optional")]
+            aligned[job.name] = dict.fromkeys(tensors, options.alignment)
+    with progress(f"proving and building {', '.join(entries)}"):
+        manifest = package(options.package, entries, target=options.target, alignment=aligned)
+    out().print(f"  wrote {manifest}")
+    return PROVED
 
 
 def _build_artifact(explicit: compile.ExplicitKernel, report: Report) -> Artifact:

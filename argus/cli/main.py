@@ -89,6 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     build.add_argument("file", metavar="FILE[::KERNEL]")
     build.add_argument("--target", choices=list(TARGETS), required=True)
     build.add_argument("-o", "--output", metavar="DIR", type=Path, default=Path("."), help="default: here")
+    build.add_argument("--package", metavar="DIR", type=Path, help="write a package for C of FILE::NAME instead")
     report = command("report", "report", "prove kernels, and write one page about them")
     report.add_argument("file", metavar="FILE[::KERNEL]")
     report.add_argument("--target", choices=list(TARGETS), default="sm_80", help="default: sm_80")

@@ -47,3 +47,12 @@ def test_mutants_of_a_program(capsys):
 def test_an_unknown_name_is_no_program(command, capsys):
     assert main([command, f"{SHIPPED}::nothing", "--target", "cpu"]) == 2
     assert "nothing" in capsys.readouterr().err + capsys.readouterr().out or command == "check"
+
+
+def test_a_package_is_built(tmp_path, capsys):
+    folder = tmp_path / "demo"
+    assert main(["build", f"{SHIPPED}::chunks", "--target", "cpu", "--package", str(folder), "-D", "CHUNK=16"]) == 0
+    assert "wrote" in capsys.readouterr().out
+    assert "int demo_chunks(argus_package *package" in (folder / "demo.h").read_text()
+    assert main(["build", f"{SHIPPED}::scale", "--target", "cpu", "--package", str(folder), "--alignment", "4"]) == 0
+    assert 'argus_aligned(c, x_, "x", 4, 4, 1);' in (folder / "demo.c").read_text()

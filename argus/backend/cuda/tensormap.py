@@ -11,8 +11,8 @@ from argus.diagnostic import LaunchError
 
 # CUtensorMapDataType: the type that reductions compute in; elements of one byte are unsigned integers. Copies convert
 # nothing, except that the float32 numbers of a tfloat32 tensor are rounded. Zero has all bits zero in every type.
-_ARITHMETIC = {"int32": 3, "int64": 5, "float16": 6, "float32": 7, "bfloat16": 9, "tfloat32": 11}
-_BYTES = 0
+ARITHMETIC = {"int32": 3, "int64": 5, "float16": 6, "float32": 7, "bfloat16": 9, "tfloat32": 11}
+BYTES = 0
 _SWIZZLE = {0: 0, 32: 1, 64: 2, 128: 3}
 _PROMOTE_TO_128_BYTES = 2  # CU_TENSOR_MAP_L2_PROMOTION_L2_128B; 256 bytes take 17% longer for rows of an odd pitch
 
@@ -28,7 +28,7 @@ def encoder(driver: Driver, tensor: Described) -> Encode:
     where, what = ctypes.c_void_p(), ctypes.c_void_p()
     values = (
         where,
-        ctypes.c_int(_ARITHMETIC.get(tensor.dtype.name, _BYTES)),
+        ctypes.c_int(ARITHMETIC.get(tensor.dtype.name, BYTES)),
         ctypes.c_uint32(rank),
         what,
         (ctypes.c_uint64 * rank)(*reversed(tensor.extents)),
