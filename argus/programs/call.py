@@ -11,9 +11,10 @@ from functools import cached_property
 from typing import Any
 
 from argus.backend.launch.array import Array, is_torch
-from argus.backend.launch.bind import bind
+from argus.backend.launch.bind import Binding, bind
 from argus.backend.launch.evaluate import Number, evaluate
 from argus.backend.launch.plan import Function, LaunchPlan
+from argus.backend.launch.signature import Signature
 from argus.diagnostic import LaunchError
 from argus.ir.expr import Expr, Param
 from argus.programs.bound import exact_bytes, strides_of
@@ -94,11 +95,17 @@ class Plan:
     """
 
     def __init__(
-        self, program: Program, kernels: Sequence[Executable], functions: Sequence[Function],
-        values: Mapping[str, int], call: Call, device: str,
-    ) -> None:  # fmt: skip
-        self.program, self.kernels, self.functions, self.device = program, kernels, functions, device
-        self.env: dict[str, Number] = {**values, **call.scalars}
+        self,
+        program: Program,
+        signature: Signature,
+        kernels: Sequence[Executable],
+        functions: Sequence[Function],
+        binding: Binding,
+        call: Call,
+    ) -> None:
+        self.program, self.kernels, self.functions, self.device = program, kernels, functions, binding.device
+        self.signature, self.binding = signature, binding
+        self.env: dict[str, Number] = {**binding.values, **call.scalars}
         self.call = call
         self.events: dict[str, int] = {}
         self.count = 0

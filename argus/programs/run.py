@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from threading import RLock
 from typing import Any
 
 from argus.backend.cache import DiskCache, Entry, cache_key
 from argus.backend.fingerprint import FORMAT, compiler
-from argus.backend.launch.arguments import alignment
+from argus.backend.launch.arguments import alignment, held
 from argus.backend.launch.array import Array, array, is_torch
-from argus.backend.launch.bind import bind, check_contents
+from argus.backend.launch.bind import bind, check_apart, check_contents
 from argus.backend.launch.plan import Function
 from argus.backend.launch.signature import Condition, Signature, TensorParam
 from argus.diagnostic import LaunchError, Severity, Verdict, VerificationError
 from argus.environment import cache_directory
 from argus.frontend.decorator import KernelSource
 from argus.frontend.options import Options
+from argus.ir.expr import Param
+from argus.ir.expr import walk as parts_of
 from argus.programs.call import Call, Collectives, Plan
-from argus.programs.ir import Program
+from argus.programs.ir import If, Program, walk
 from argus.runtime.device import load, target_of
 from argus.runtime.executable import CachedSource, Executable, is_constant, options_json
 from argus.runtime.reader import count_writes
@@ -29,13 +32,22 @@ _MOST_PLANS = 256
 """Calls of different sizes that a program keeps ready."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Ready:
     """A program that is proved, with its kernels built, in the order of its uses."""
 
     program: Program
     signature: Signature
     kernels: tuple[Executable, ...]
+
+    @cached_property
+    def deciding(self) -> frozenset[str]:
+        """The scalars that decide what is launched: all but floats that are passed to kernels and nothing else."""
+        passed = {s.name for s in self.program.scalars if s.dtype.is_float}
+        exprs = [c.expr for c in self.signature.conditions]
+        exprs += [s.cond for s in walk(self.program.body) if isinstance(s, If)]
+        used = {e.name for expr in exprs for e in parts_of(expr) if isinstance(e, Param)}
+        return frozenset(s.name for s in self.program.scalars if s.name not in passed or s.name in used)
 
 
 class JitProgram:
@@ -70,6 +82,7 @@ class JitProgram:
         """Run the program: queue all of its launches, on PyTorch's current stream and on streams of its own."""
         call = self._arranged(args, kwargs)
         plan = self._plan(call, check_index_tensors)
+        check_apart(plan.signature, plan.binding.apart, [call.arrays[t.name].pointer for t in plan.signature.tensors])
         plan.run(call, collectives or {})
         count_writes(a.source for n, a in call.arrays.items() if n in plan.written and is_torch(a.source))
 
@@ -135,19 +148,21 @@ class JitProgram:
     def _plan(self, call: Call, check: bool) -> Plan:
         device = next((a.device for a in call.arrays.values()), "cpu")
         alignments = {n: alignment(_declared(n, a), a) for n, a in call.arrays.items()}
-        whole = tuple(v for v in call.scalars.values() if not isinstance(v, float))
         shapes = tuple((a.dtype, a.shape, a.strides, alignments[n]) for n, a in call.arrays.items())
-        key = (device, shapes, whole, repr(sorted(call.constexprs.items())))
         with self._lock:
+            ready = self.build(target_of(device), alignment=alignments, **call.constexprs)
+            scalars = held(ready.signature, call.scalars)
+            deciding = tuple((n, v) for n, v in scalars.items() if n in ready.deciding)
+            key = (device, shapes, repr(deciding), repr(sorted(call.constexprs.items())))
             if key not in self._plans or check:
-                ready = self.build(target_of(device), alignment=alignments, **call.constexprs)
                 bound = bind(ready.signature, call.arrays, call.scalars, None)
                 if check:
-                    check_contents(ready.signature, call.arrays, {**bound.values, **call.scalars})
+                    check_contents(ready.signature, call.arrays, {**bound.values, **scalars})
                 functions = [self._function(e, device) for e in ready.kernels]
                 if len(self._plans) >= _MOST_PLANS:
                     self._plans.clear()
-                self._plans[key] = Plan(ready.program, ready.kernels, functions, bound.values, call, device)
+                exact = replace(call, scalars=scalars)
+                self._plans[key] = Plan(ready.program, ready.signature, ready.kernels, functions, bound, exact)
             return self._plans[key]
 
     def _function(self, executable: Executable, device: str) -> Function:
@@ -170,7 +185,7 @@ class Graph:
 
 
 def _declared(name: str, given: Array) -> TensorParam:
-    from argus.ir.expr import Const, Expr, Param
+    from argus.ir.expr import Const, Expr
 
     rank = len(given.shape)
     outer: list[Expr] = [Param(f"{name}.stride{i}") for i in range(rank - 1)]

@@ -3,9 +3,13 @@
 import pytest
 
 from argus.diagnostic import Verdict
+from argus.frontend import Options
+from argus.programs.pipeline import lower
 from argus.programs.prove import order
+from argus.programs.prove.prove import prove
 from argus.programs.sites import sites
-from tests.programs.texts import PROGRAMS, program, report
+from argus.source import SourceFile
+from tests.programs.texts import PROGRAMS, TEXT, program, report
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -88,3 +92,55 @@ def test_buffers_that_are_never_in_use_together_share_memory():
     found = program("picked")
     places = {b.name: b.offset for b in found.buffers}
     assert places["h"] == places["u"] != places["z"]
+
+
+NO_GRID = """
+@argus.kernel
+def loose(x: al.Tensor[al.float32, "N"], y: al.Tensor[al.float32, "N"]):
+    i = al.program_id(0) * 128 + al.arange(128)
+    al.store(y[i], al.load(x[i], mask=i < N), mask=i < N)
+    al.spec(y, lambda i: x[i])
+
+@argus.program
+def p(x: al.Tensor[al.float32, "N"], y: al.Tensor[al.float32, "N"]):
+    h = al.empty((N,), al.float32)
+    loose[(al.cdiv(N, 256),)](x, h)
+    scale(h, y, 1.0)
+    al.spec(y, lambda i: x[i])
+"""
+
+
+def test_a_kernel_on_a_grid_that_it_does_not_declare_may_write_a_part_only():
+    found = prove(lower(SourceFile("p.py", TEXT + NO_GRID), "p", Options("cpu")))
+    assert found.verdict is Verdict.UNKNOWN
+    assert {d.code for d in found.diagnostics} == {"program-uninitialised", "spec-unknown"}
+
+
+NARROW = """
+@argus.kernel
+def add8(x: al.Tensor[al.int8, "N"], y: al.Tensor[al.int8, "N"]):
+    i = al.grid(al.cdiv(N, 128)) * 128 + al.arange(128)
+    v = al.load(x[i], mask=i < N, other=0)
+    al.store(y[i], v + v, mask=i < N)
+    al.spec(y, lambda i: x[i] + x[i])
+
+@argus.kernel
+def wide(x: al.Tensor[al.int8, "N"], y: al.Tensor[al.int32, "N"]):
+    i = al.grid(al.cdiv(N, 128)) * 128 + al.arange(128)
+    al.store(y[i], al.load(x[i], mask=i < N, other=0).to(al.int32), mask=i < N)
+    al.spec(y, lambda i: x[i].to(al.int32))
+
+@argus.program
+def p(x: al.Tensor[al.int8, "N"], y: al.Tensor[al.int32, "N"]):
+    h = al.empty((N,), al.int8)
+    add8(x, h)
+    wide(h, y)
+    al.spec(y, lambda i: x[i].to(al.int32) + x[i].to(al.int32))
+"""
+
+
+def test_narrow_integers_that_may_wrap_around_are_not_known():
+    found = prove(lower(SourceFile("p.py", TEXT + NARROW), "p", Options("cpu")))
+    (doubt,) = found.diagnostics
+    assert (found.verdict, doubt.code) == (Verdict.UNKNOWN, "spec-unknown")
+    assert "may wrap around" in doubt.notes[0].message

@@ -113,3 +113,35 @@ def test_a_program_is_pickled_as_its_text():
 def test_a_cuda_graph_needs_a_gpu():
     with pytest.raises(LaunchError, match="a CUDA graph records work on a GPU"):
         shipped.twice.graph(np.ones(8, np.float32), np.ones(8, np.float32))
+
+
+def test_overlapping_tensors_are_refused_in_every_call():
+    room = torch.ones(96)
+    x, y = room[:32], room[64:]
+    shipped.twice(x, y)
+    with pytest.raises(LaunchError) as caught:
+        shipped.twice(x, room[16:48])
+    assert caught.value.diagnostics[0].code == "overlapping-output"
+    assert room[16:32].tolist() == [1.0] * 16
+
+
+DECIDES = """
+@argus.program
+def decides(x: al.Tensor[al.float32, "N"], y: al.Tensor[al.float32, "N"], a: al.float32):
+    al.requires(a > 0.0)
+    if a > 1.0:
+        scale(x, y, 2.0)
+    else:
+        scale(x, y, a)
+"""
+
+
+def test_a_float_that_decides_is_read_in_every_call():
+    decides = from_text(TEXT + DECIDES)["decides"]
+    x, y = torch.ones(8), torch.zeros(8)
+    for a, expected in ((1.5, 2.0), (0.5, 0.5), (0.25, 0.25), (7.0, 2.0)):
+        decides(x, y, a)
+        assert y.tolist() == [expected] * 8
+    with pytest.raises(LaunchError) as caught:
+        decides(x, y, -1.0)
+    assert caught.value.diagnostics[0].code == "precondition-failed"

@@ -39,11 +39,14 @@ def check(facts: Facts, sites: tuple[Site, ...]) -> Iterator[Doubt]:
 
 
 def written_whole(site: Site, access: Access) -> bool:
-    """Return True if work writes every element of a part, whatever it held before."""
+    """Return True if work writes every element of a part, whatever it held before.
+
+    A kernel is proved to write all of its outputs on the grid that it declares. On another grid, nothing is known.
+    """
     if site.bound is None:
         return access.writes
     kernel = site.bound.kernel
-    part = any(c.output == access.name for c in kernel.covers)
+    part = any(c.output == access.name for c in kernel.covers) or kernel.grid is None
     return access.writes and not part and accumulates(kernel, access.name) is False
 
 

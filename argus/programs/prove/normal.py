@@ -1,14 +1,15 @@
 """Normal forms of specified terms, as sums of products over the real numbers. Equal forms are equal terms.
 
-A product is a number times *atoms*: elements of tensors, functions and reductions, by their texts. Bound variables are
-called after the height of their reduction, so that their names do not count. Reductions by addition are linear:
+A product is a number times *atoms*: elements of tensors, functions and reductions, by their texts. A bound variable is
+called after the reductions inside of its own, so that its name does not count. Reductions by addition are linear:
 factors that do not depend on their variable stand outside. Conversions that round at most are transparent, as in the
 proofs of kernels. What may not be a number (a quotient, a logarithm) never cancels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import isfinite
@@ -20,18 +21,25 @@ from argus.ir.types import rounds_only
 MOST_PRODUCTS = 256
 """Products of one normal form."""
 
+_TOTAL = frozenset({"maximum", "where", "floordiv", "mod", "and", "or", "xor", "not", "shl", "shr"})
+"""Operators that give numbers for numbers, besides those that give real numbers for real numbers."""
+
 
 class TooLarge(Exception):
     """A normal form has too many products."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@dataclass(frozen=True, slots=True)
 class Atom:
-    """A factor by its text, with the bound variables that it depends on. `total`: it is a number for all inputs."""
+    """A factor by its text, with the bound variables that it depends on.
+
+    `total`: it is a number for all inputs. `binders`: the highest number of a variable that is bound inside.
+    """
 
     text: str
-    names: frozenset[str]
-    total: bool
+    names: frozenset[str] = frozenset()
+    total: bool = True
+    binders: int = 0
 
 
 Product = tuple[Atom, ...]
@@ -42,23 +50,27 @@ def normal(term: SpecTerm, names: Mapping[int, str]) -> Sum:
     """The normal form of a term; `names` gives a name to each of its free axes. Raises `TooLarge`."""
     match term:
         case Const(value=value) if not isinstance(value, float) or isfinite(value):
-            return _scaled({(): Fraction(1)}, Fraction(value))
+            return _kept({(): Fraction(value)})
         case Op(op="cast", args=(inner,)) | SpecOp(op="cast", args=(inner,)):
-            if rounds_only(inner.dtype, term.dtype) or (inner.dtype.is_int and term.dtype.is_int):
-                return normal(inner, names)
-            return _single(f"{term.dtype}({text(normal(inner, names))})", _free([normal(inner, names)]), True)
-        case SpecReduce():
-            return _reduction(term, names)
+            form = normal(inner, names)
+            return form if rounds_only(inner.dtype, term.dtype) else _atom(f"{term.dtype}({text(form)})", [form])
+        case SpecReduce(op=op, extent=extent, body=body):
+            bound = f"b{height(body) + 1}"
+            forms = normal(extent, names), normal(body, {**names, term.axis: bound})
+            plain = isinstance(extent, (Param, Const))  # a size, which is not negative
+            return _summed(bound, *forms, plain) if op == "add" else _bound(op, bound, forms[0], forms[1])
         case SpecSoftmax(axis=axis, extent=extent, at=at, score=score):
             bound = f"b{height(score) + 1}"
-            parts = [normal(extent, names), normal(at, names), normal(score, {**names, axis: bound})]
-            free = _free(parts) - {bound} | _free(parts[:2])
-            return _single(f"softmax({bound}: {', '.join(map(text, parts))})", free, False)
-        case Op(op=op, args=args) | SpecOp(op=op, args=args) if not term.dtype.modular:
-            return _operation(op, [normal(a, names) for a in args])
+            place = text(normal(at, names))
+            found = _bound("softmax", bound, normal(extent, names), normal(score, {**names, axis: bound}))
+            (atom,) = next(iter(found))
+            free = atom.names | _names([normal(at, names)])
+            return {(Atom(f"{atom.text}[{place}]", free, False, atom.binders),): Fraction(1)}
         case Op(op=op, args=args) | SpecOp(op=op, args=args):
-            parts = [normal(a, names) for a in args]
-            return _single(f"{op}:{term.dtype}({', '.join(map(text, parts))})", _free(parts), True)
+            forms_ = [normal(a, names) for a in args]
+            if term.dtype.modular:
+                return _atom(f"{op}:{term.dtype}({', '.join(map(text, forms_))})", forms_)
+            return _operation(op, forms_)
         case _:
             return _leaf(term, names)
 
@@ -66,16 +78,16 @@ def normal(term: SpecTerm, names: Mapping[int, str]) -> Sum:
 def _leaf(term: Expr, names: Mapping[int, str]) -> Sum:
     match term:
         case Coord(axis=axis):
-            return _single(names[axis], frozenset({names[axis]}), True)
+            return {(Atom(names[axis], frozenset({names[axis]})),): Fraction(1)}
         case Elem(obj=obj, index=index):
             places = [normal(e, names) for e in index]
-            return _single(f"{obj}[{', '.join(map(text, places))}]", _free(places), True)
+            return _atom(f"{obj}[{', '.join(map(text, places))}]", places)
         case Param(name=name):
-            return _single(name, frozenset(), True)
+            return _atom(name, [])
         case LoopVar(name=name):
-            return _single(f"loop {name}", frozenset(), True)
+            return _atom(f"loop {name}", [])
         case _:
-            return _single(repr(getattr(term, "value", term)), frozenset(), False)
+            return _atom(repr(getattr(term, "value", term)), [], False)
 
 
 def _operation(op: str, args: list[Sum]) -> Sum:
@@ -90,37 +102,49 @@ def _operation(op: str, args: list[Sum]) -> Sum:
             return _multiplied(a, b)
         case "truediv", [a, b]:
             number = b.get(()) if len(b) == 1 else None
-            if number:
-                return _scaled(a, 1 / number)
-            return _multiplied(a, _single(f"1/({text(b)})", _free([b]), False))
-        case (("lt" | "le" | "gt" | "ge" | "eq" | "ne"), [a, b]):
-            if op in ("gt", "ge"):
-                return _operation({"gt": "lt", "ge": "le"}[op], [b, a])
-            return _single(f"{op}0({text(_added(a, b, -1))})", _free([a, b]), _total([a, b]))
+            return _scaled(a, 1 / number) if number else _multiplied(a, _atom(f"1/({text(b)})", [b], False))
+        case (("gt" | "ge"), [a, b]):
+            return _operation({"gt": "lt", "ge": "le"}[op], [b, a])
+        case (("lt" | "le" | "eq" | "ne"), [a, b]):
+            return _atom(f"{op}0({text(_added(a, b, -1))})", [a, b])
         case _:
-            texts = [text(a) for a in args]
-            row = OPERATORS[op]
-            texts = sorted(texts) if row.commutative else texts
-            total = (row.real or op in ("maximum", "where", "floordiv", "mod", "and", "or", "not")) and _total(args)
-            return _single(f"{op}({', '.join(texts)})", _free(args), total)
+            row, texts = OPERATORS[op], [text(a) for a in args]
+            return _atom(
+                f"{op}({', '.join(sorted(texts) if row.commutative else texts)})", args, row.real or op in _TOTAL
+            )
 
 
-def _reduction(term: SpecReduce, names: Mapping[int, str]) -> Sum:
-    bound = f"b{height(term.body) + 1}"
-    extent, body = normal(term.extent, names), normal(term.body, {**names, term.axis: bound})
-    if term.op != "add":
-        inner = f"{term.op}({bound} < {text(extent)}: {text(body)})"
-        return _single(inner, _free([extent, body]) - {bound}, False)
+# ---------------------------------------------------------------------------- reductions
+
+
+def _summed(bound: str, extent: Sum, body: Sum, plain: bool) -> Sum:
+    """A sum over a bound variable; `plain`: its extent is not negative, so that a constant is added so many times."""
     result: Sum = {}
     for product, factor in body.items():
         inside = tuple(a for a in product if bound in a.names)
         outside: Sum = {tuple(a for a in product if bound not in a.names): factor}
-        summed = f"sum({bound} < {text(extent)}: {text({inside: Fraction(1)})})"
-        free = (_free([{inside: Fraction(1)}]) - {bound}) | _free([extent])
-        total = all(a.total for a in inside)
-        whole = _multiplied(outside, _single(summed, free, total) if inside else extent)
-        result = _added(result, whole, 1)
+        counted = plain and not inside
+        summed = (
+            extent if counted else _bound("sum", bound, extent, {inside: Fraction(1)}, all(a.total for a in inside))
+        )
+        result = _added(result, _multiplied(outside, summed), 1)
     return result
+
+
+def _bound(op: str, bound: str, extent: Sum, body: Sum, total: bool = False) -> Sum:
+    """A reduction as an atom, with its variable called after the reductions inside."""
+    number = 1 + max((a.binders for product in body for a in product), default=0)
+    name = f"b{number}"
+    inner = {tuple(sorted((_renamed(a, bound, name) for a in p), key=_text)): factor for p, factor in body.items()}
+    free = (_names([inner]) - {name}) | _names([extent])
+    return {(Atom(f"{op}({name} < {text(extent)}: {text(inner)})", free, total, number),): Fraction(1)}
+
+
+def _renamed(atom: Atom, old: str, new: str) -> Atom:
+    if old == new or old not in atom.names:
+        return atom
+    names = (atom.names - {old}) | {new}
+    return Atom(re.sub(rf"\b{old}\b", new, atom.text), names, atom.total, atom.binders)
 
 
 def height(term: SpecTerm) -> int:
@@ -137,8 +161,10 @@ def height(term: SpecTerm) -> int:
 # ---------------------------------------------------------------------------- arithmetic
 
 
-def _single(written: str, names: frozenset[str], total: bool) -> Sum:
-    return {(Atom(written, names, total),): Fraction(1)}
+def _atom(written: str, parts: Sequence[Sum], total: bool = True) -> Sum:
+    atoms = [atom for part in parts for product in part for atom in product]
+    binders = max((a.binders for a in atoms), default=0)
+    return {(Atom(written, _names(parts), total and all(a.total for a in atoms), binders),): Fraction(1)}
 
 
 def _scaled(a: Sum, factor: Fraction) -> Sum:
@@ -150,10 +176,12 @@ def _added(a: Sum, b: Sum, sign: int) -> Sum:
 
 
 def _multiplied(a: Sum, b: Sum) -> Sum:
+    if not a or not b:  # by 0, which is no number where the other factor is none
+        return _kept({p: Fraction(0) for p in (*a, *b)})
     result: Sum = {}
     for left, x in a.items():
         for right, y in b.items():
-            product = tuple(sorted((*left, *right), key=lambda atom: atom.text))
+            product = tuple(sorted((*left, *right), key=_text))
             result[product] = result.get(product, Fraction(0)) + x * y
     return _kept(result)
 
@@ -166,12 +194,12 @@ def _kept(a: Sum) -> Sum:
     return found
 
 
-def _free(parts: list[Sum]) -> frozenset[str]:
+def _names(parts: Sequence[Sum]) -> frozenset[str]:
     return frozenset(name for part in parts for product in part for atom in product for name in atom.names)
 
 
-def _total(parts: list[Sum]) -> bool:
-    return all(atom.total for part in parts for product in part for atom in product)
+def _text(atom: Atom) -> str:
+    return atom.text
 
 
 def text(a: Sum) -> str:

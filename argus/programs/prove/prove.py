@@ -127,6 +127,7 @@ def _matching(result: Result, doubt: Doubt) -> Violation | None:
     code = "spec-mismatch" if doubt.code == "spec-unknown" else doubt.code
     for violation in result.violations:
         same = violation.step is doubt.step or (violation.step is None and violation.buffer == doubt.buffer)
-        if violation.code == code and same:
+        # Two buffers in one place are seen where the first is read again, which the proof does not look for.
+        if violation.code == code and (same or code == "program-memory"):
             return violation
     return None

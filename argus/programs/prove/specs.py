@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from argus.diagnostic import Verdict
 from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, Param, coords, op, rewrite
 from argus.ir.nodes import Spec, SpecOp, SpecReduce, SpecSoftmax, SpecTerm, Tensor
-from argus.ir.spec_terms import recognised
+from argus.ir.spec_terms import recognised, strip
 from argus.ir.visit import walk as statements
 from argus.programs.execute import accumulates
 from argus.programs.ir import Collective, For, If, Launch, Part, Step
 from argus.programs.prove.contents import Turns, Written, choices, inside, with_counters
 from argus.programs.prove.facts import Doubt, Facts
-from argus.programs.prove.normal import TooLarge, normal
+from argus.programs.prove.normal import TooLarge, normal, text
 from argus.programs.sites import Site, in_range, primed, primed_part
 
 _FIRST_BOUND = 64
@@ -67,7 +67,7 @@ def check(facts: Facts, sites: tuple[Site, ...]) -> Iterator[Doubt]:
 def _equal(found: SpecTerm, spec: Spec, rank: int) -> bool:
     names = {axis: f"c{axis}" for axis in range(rank)}
     forms = [[normal(f(term), names) for f in (lambda t: t, recognised)] for term in (found, spec.value)]
-    return any(left == right for left, right in zip(*forms, strict=True))
+    return any(text(left) == text(right) for left, right in zip(*forms, strict=True))
 
 
 class _Walk:
@@ -114,6 +114,11 @@ class _Walk:
             return Piece(written, None, f"`{kernel.name}` does not specify `{output}`")
         if any(c.output == output for c in kernel.covers) or added is None:
             return Piece(written, None, f"`{kernel.name}` writes a part of `{output}` only")
+        if kernel.grid is None:
+            return Piece(written, None, f"`{kernel.name}` declares no grid, so it may write a part of `{output}` only")
+        dtype = next(t.dtype for t in kernel.tensors if t.name == output)
+        if dtype.is_int and dtype.bits < 32 and not isinstance(strip(spec.value), Elem):
+            return Piece(written, None, f"integers of {dtype.bits} bits in `{output}` may wrap around")
         try:
             term = self.term(spec.value, {i: Coord(i) for i in range(len(spec.names))}, site, state)
             if added:
