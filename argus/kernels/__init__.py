@@ -11,6 +11,7 @@ from argus.kernels.cross_entropy_backward import cross_entropy_backward
 from argus.kernels.gemm import gemm
 from argus.kernels.layernorm import add_layernorm, layernorm
 from argus.kernels.layernorm_backward import layernorm_backward
+from argus.kernels.linear_attention import linear_attention
 from argus.kernels.matmul import Matmul
 from argus.kernels.matmul_blocks import matmul_blocks, quantize_blocks, rmsnorm_quantize
 from argus.kernels.matmul_packed import matmul_int4, matmul_int8
@@ -39,6 +40,7 @@ __all__ = [
     "cross_entropy_backward",
     "layernorm",
     "layernorm_backward",
+    "linear_attention",
     "log_softmax_backward",
     "matmul",
     "matmul_blocks",

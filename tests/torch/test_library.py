@@ -20,6 +20,7 @@ from tests.kernels.common import random  # noqa: E402
 
 Make = Callable[[], tuple[Any, ...]]
 
+DECAYS = torch.arange(40.0).view(1, 20, 2) / 100
 INDEX = torch.tensor([0, 3, -100, 19])
 PAGES, LENS = torch.tensor([[3, 1], [2, 0]], dtype=torch.int32), torch.tensor([17, 32], dtype=torch.int32)
 OFFSETS = torch.tensor([0, 4, 9], dtype=torch.int32)
@@ -99,6 +100,11 @@ CASES: dict[str, tuple[Callable[..., Any], Make, Make]] = {
         kernels.log_softmax_backward,
         lambda: (random(4, 20), random(4, 20, seed=1)),
         lambda: (random(4, 20), random(3, 20)),
+    ),
+    "linear_attention": (
+        kernels.linear_attention,
+        lambda: (*(random(1, 20, 1, 8, dtype="float16"),) * 2, random(1, 20, 2, 8, dtype="float16"), -DECAYS),
+        lambda: (*(random(1, 20, 1, 8, dtype="float16"),) * 2, random(1, 19, 2, 8, dtype="float16"), -DECAYS),
     ),
     "matmul": (
         lambda a, b, bias: kernels.matmul(a, b, bias=bias, epilogue="relu"),
@@ -230,6 +236,7 @@ OPERATORS: dict[str, Make] = {
     "causal_conv1d": lambda: (random(2, 5, 20), random(20, 4), random(20), "silu"),
     "cross_entropy": lambda: (*CASES["cross_entropy"][1](), -100),
     "layernorm": lambda: (*CASES["layernorm"][1](), 1e-5),
+    "linear_attention": CASES["linear_attention"][1],
     "matmul": lambda: (random(4, 20), random(20, 8), None, None, None, None, None, torch.float32),
     "matmul_out": lambda: (random(4, 20), random(20, 8), *(None,) * 6, random(4, 8)),
     "matmul_int4": lambda: (*packed(4), 128),
