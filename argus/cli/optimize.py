@@ -16,6 +16,9 @@ from argus.cli.jobs import jobs
 
 def run(options: argparse.Namespace) -> int:
     """Look for a faster kernel that is proved to compute the same, and leave it as a file."""
+    reference = _reference(options.file)
+    if reference is not None:
+        return _stitched(reference, options)
     found = list(jobs(options.file, options))
     if len(found) != 1 or found[0].options is None:
         names = ", ".join(job.name for job in found)
@@ -39,6 +42,40 @@ def run(options: argparse.Namespace) -> int:
                     f"{best:.1f} us after, {where}; {len(state.trials) - 1} candidates")  # fmt: skip
         out().print(str(folder.path / "best.py"))
     return PROVED
+
+
+def _reference(file: str) -> Path | None:
+    """Return the path of a PyTorch file with a model, as KernelBench has them; None for a file of kernels."""
+    path = Path(file)
+    if "::" in file or path.suffix != ".py" or not path.is_file():
+        return None
+    text = path.read_text(encoding="utf-8", errors="replace")
+    return path if "class Model" in text and "def get_inputs" in text else None
+
+
+def _stitched(path: Path, options: argparse.Namespace) -> int:
+    """Tune the kernels that a model is compiled to, and leave the choices."""
+    from argus.agents.stitch import stitch
+
+    folder = Folder(options.out or Path(f"{path.stem}-optimized"))
+    device = "cpu" if options.target == "cpu" else "cuda:0"
+    try:
+        found = stitch(path, device, folder, show=(lambda line: None) if options.json else lambda line: _said(line))
+    except OSError as error:
+        raise unwritable(error.filename or folder.path, error) from error
+    if options.json:
+        print(json.dumps(found.as_json(), indent=2))
+        return PROVED
+    times = (
+        f"{found.reference_us:.1f} us of PyTorch, {found.draft_us:.1f} us of the draft, {found.best_us:.1f} us after"
+    )
+    out().print(f"[bold green]{found.reference_us / found.best_us:.2f} times as fast[/]: {times}")
+    out().print(str(folder.path / "choices.json"))
+    return PROVED
+
+
+def _said(line: str) -> None:
+    err().print(line, markup=False)
 
 
 def _model(options: argparse.Namespace, folder: Folder) -> Model | None:

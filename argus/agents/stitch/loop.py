@@ -1,0 +1,193 @@
+"""The loop: plan, draft, verify, tune the kernel that is expected to take longest, measure, and plan again.
+
+The first draft is what `torch.compile(backend="argus")` makes. Every kernel of every draft is proved by the backend; a
+draft counts if it agrees with the reference under hidden inputs, and if it is faster. Nobody needs a language model.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import secrets
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from argus import compile
+from argus.agents.optimize.folder import Folder
+from argus.agents.optimize.service import Worker, WorkerLost
+from argus.agents.stitch.tuned import Choice, Item, neighbours, read, stored
+from argus.diagnostic import ArgusError, Diagnostic, Verdict
+from argus.frontend import Options
+from argus.source import SourceFile
+from argus.tuning.model import MODELS, estimate
+from argus.tuning.work import work_of
+
+SCHEMA = "argus.agents.stitch/1"
+_WORKER = "argus.agents.stitch.reference"
+_LOAD_S, _DRAFT_S = 300.0, 900.0
+_BETTER = 0.995
+_PLENTY = 0.95
+"""A draft that takes more than this share of the best one's time is no reason to go on with its kernel."""
+_LOOKED, _PROVED = 64, 3
+"""The most choices of a kernel that the model ranks, and those of them that are proved."""
+
+Show = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Attempts for each kernel of the plan, plans after the first one, and kernels of a plan."""
+
+    attempts: int = 3
+    replans: int = 2
+    kernels: int = 4
+
+
+@dataclass(slots=True)
+class Stitch:
+    """A run: times of the reference, of the first draft and of the best one, the choices, and what was done."""
+
+    reference_us: float = 0.0
+    draft_us: float = 0.0
+    best_us: float = 0.0
+    choices: dict[str, Choice] = field(default_factory=dict)
+    steps: list[str] = field(default_factory=list)
+    kernels: list[str] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the object that is stored and printed."""
+        return {"schema": SCHEMA, **asdict(self), "speedup": self.reference_us / self.best_us if self.best_us else None}
+
+
+class _Loop:
+    def __init__(self, path: Path, device: str, folder: Folder, limits: Limits, show: Show) -> None:
+        self.path, self.device, self.folder, self.limits, self.show = path, device, folder, limits, show
+        self.worker = Worker(_WORKER)
+        self.found = Stitch()
+        self.seed = secrets.randbelow(2**31)
+
+    def go(self) -> Stitch:
+        found = self.found
+        kept = self.folder.path / "choices.json"
+        if kept.is_file():
+            found.choices = read(kept.read_text(encoding="utf-8"))
+        found.reference_us = float(self._ask({"load": str(self.path), "device": self.device}, _LOAD_S)["us"])
+        items = self._draft({})
+        found.draft_us = found.best_us
+        self._say(f"reference {found.reference_us:.1f} us, draft {found.best_us:.1f} us, {len(items)} kernels")
+        if found.choices:
+            items = self._draft(found.choices) or items
+        for plan in range(self.limits.replans + 1):
+            todo = sorted(items, key=lambda i: -i.seconds)[: self.limits.kernels]
+            self._say(f"plan {plan + 1}: {', '.join(i.name for i in todo) or 'nothing to do'}")
+            before = found.best_us
+            for item in todo:
+                self._tune(item)
+            if found.best_us > before * _PLENTY:
+                break
+        found.kernels = [item.name for item in items]
+        return found
+
+    def _tune(self, item: Item) -> None:
+        """Try other numbers of one kernel; two attempts in a row that bring nothing end it."""
+        idle = 0
+        for choice in ranked(item)[: self.limits.attempts]:
+            before = self.found.best_us
+            self._draft(
+                {**self.found.choices, item.key: choice}, f"{item.name} {dict(choice.constants)} {choice.warps}"
+            )
+            idle = 0 if self.found.best_us < before else idle + 1
+            if idle == 2:
+                return
+
+    def _draft(self, choices: dict[str, Choice], what: str = "draft") -> list[Item]:
+        """Compile, compare and time the model with some choices; keep them if they are the fastest."""
+        request = {"choices": {k: asdict(c) for k, c in choices.items()}, "seed": self.seed, "options": {}}
+        answer = self._ask(request, _DRAFT_S, fatal=what == "draft")
+        if "us" not in answer:
+            self._say(f"{what}: {answer.get('different') or answer.get('error')}")
+            return []
+        us = float(answer["us"])
+        if not self.found.best_us or us < self.found.best_us * _BETTER:
+            self.found.best_us, self.found.choices = us, choices
+            self.folder.write("choices.json", stored(choices))
+        self._say(f"{what}: {us:.1f} us")
+        return [_item(data) for data in answer["items"]]
+
+    def _ask(self, request: dict[str, Any], limit_s: float, fatal: bool = True) -> dict[str, Any]:
+        try:
+            answer = self.worker.ask(request, limit_s)
+        except WorkerLost as error:
+            answer = {"error": str(error)}
+        if "error" in answer and fatal:
+            help = "the file needs `Model`, `get_inputs` and `get_init_inputs`; look at the log of the folder"
+            raise ArgusError(Diagnostic("bad-option", f"`{self.path}`: {answer['error']}", property="input", help=help))
+        return answer
+
+    def _say(self, line: str) -> None:
+        self.found.steps.append(line)
+        self.folder.log(line)
+        self.show(line)
+
+
+def _item(data: dict[str, Any]) -> Item:
+    now = Choice(data["constants"], data["warps"])
+    item = Item(data["key"], data["name"], data["text"], data["target"], now, data["sizes"], 0.0)
+    item.seconds = predicted(item, now) or 0.0
+    return item
+
+
+def ranked(item: Item) -> list[Choice]:
+    """Return the choices of a kernel that are proved and expected to be faster than what it has, the fastest first.
+
+    Without a model of the target, they are those nearest to what it has.
+    """
+    now = predicted(item, item.now)
+    near = list(neighbours(item.now))[:_LOOKED]
+    if now is not None:
+        timed = [(seconds, place) for place, c in enumerate(near)
+                 if (seconds := predicted(item, c)) is not None and seconds < now * _BETTER]  # fmt: skip
+        near = [near[place] for _, place in sorted(timed)]
+    return list(islice((choice for choice in near if _proved(item, choice)), _PROVED))
+
+
+def _kernel(item: Item, choice: Choice) -> compile.ExplicitKernel:
+    options = Options(target=item.target, num_warps=choice.warps, constexprs=dict(choice.constants))
+    return compile.lower(compile.elaborate(SourceFile("kernel.py", item.text), item.name, options), item.target)
+
+
+def predicted(item: Item, choice: Choice) -> float | None:
+    """Return the seconds that the model predicts for a kernel with a choice; None where it predicts none."""
+    if item.target not in MODELS or not item.sizes:
+        return None
+    try:
+        found = estimate(work_of(_kernel(item, choice), item.sizes), MODELS[item.target])
+    except (ArgusError, KeyError, TypeError, ArithmeticError):
+        return None
+    return found.seconds if not found.reason and math.isfinite(found.seconds) else None
+
+
+def _proved(item: Item, choice: Choice) -> bool:
+    try:
+        return compile.verify(_kernel(item, choice)).verdict is Verdict.PROVED
+    except ArgusError:
+        return False
+
+
+def stitch(path: Path, device: str, folder: Folder, limits: Limits | None = None,
+           show: Show = lambda line: None) -> Stitch:  # fmt: skip
+    """Make the model of a PyTorch file faster on a device, and leave the choices and a report in a folder.
+
+    Raises `ArgusError` for a file that is no such model, or that the compiler's backend does not run.
+    """
+    with folder.locked():
+        loop = _Loop(path, device, folder, limits or Limits(), show)
+        try:
+            found = loop.go()
+        finally:
+            loop.worker.close()
+        folder.write("report.json", json.dumps(found.as_json(), indent=1))
+        return found

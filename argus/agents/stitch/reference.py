@@ -1,0 +1,124 @@
+"""The process that runs the author's PyTorch file: it compiles, compares and times the model, and judges nothing.
+
+The file has what KernelBench's files have: `Model`, `get_inputs` and `get_init_inputs`. Inputs of a comparison are
+drawn anew each time, and multiplied by factors that no kernel is told.
+"""
+
+from __future__ import annotations
+
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+from argus import compile
+from argus.agents.optimize.service import Answer, serve
+from argus.agents.stitch.tuned import Choice, generator, key_of
+from argus.diagnostic import ArgusError
+from argus.frontend import Options
+from argus.ir.expr import Param
+from argus.source import SourceFile
+
+SCALES = (1.0, 3.0, 0.01, -1.0)
+TOLERANCE = 1e-2
+"""Of the largest element's size: of models in float32 on a GPU, whose products round operands to 19 bits."""
+_WARMUP_MS, _REP_MS = 20.0, 100.0
+
+
+class Reference:
+    """The author's model, once as PyTorch runs it, once compiled."""
+
+    def __init__(self) -> None:
+        self._model: Any = None
+        self._module: Any = None
+        self._device = "cpu"
+
+    def handle(self, request: Answer) -> Answer:
+        """Answer {"load": path, "device"}, or {"choices", "seed", "options"}, with times in microseconds."""
+        import torch
+
+        with torch.no_grad():
+            if "load" in request:
+                return self._load(torch, Path(request["load"]), request["device"])
+            return self._compiled(torch, request)
+
+    def _load(self, torch: Any, path: Path, device: str) -> Answer:
+        spec = spec_from_file_location("reference", path)
+        assert spec is not None and spec.loader is not None
+        self._module, self._device = module_from_spec(spec), device
+        spec.loader.exec_module(self._module)
+        torch.manual_seed(0)
+        self._model = self._module.Model(*self._module.get_init_inputs()).eval().to(device)
+        inputs = self._inputs(torch, 0)
+        return {"us": self._us(lambda: self._model(*inputs))}
+
+    def _inputs(self, torch: Any, seed: int, factor: float = 1.0) -> list[Any]:
+        torch.manual_seed(seed)
+        found = [x.to(self._device) if isinstance(x, torch.Tensor) else x for x in self._module.get_inputs()]
+        return [x * factor if isinstance(x, torch.Tensor) and x.is_floating_point() else x for x in found]
+
+    def _us(self, call: Any) -> float:
+        from argus.tuning.bench import do_bench
+
+        return do_bench(call, _WARMUP_MS, _REP_MS, device=self._device.partition(":")[0]) * 1e3
+
+    def _compiled(self, torch: Any, request: Answer) -> Answer:
+        from argus.graph.backend import Backend
+
+        noted: dict[str, Answer] = {}
+        choices = {key: Choice(**value) for key, value in request["choices"].items()}
+        backend = Backend(generator(choices, lambda group, key, now: self._note(noted, group, key, now)))
+        torch._dynamo.reset()
+        call = torch.compile(self._model, backend=backend, dynamic=False, options=request["options"])
+        inputs = self._inputs(torch, 0)
+        call(*inputs)
+        said = self._difference(torch, call, int(request["seed"]))
+        if said:
+            return {"different": said}
+        return {"us": self._us(lambda: call(*inputs)), "items": list(noted.values())}
+
+    def _note(self, noted: dict[str, Answer], group: Any, key: str, now: Choice) -> None:
+        if key in noted:
+            return
+        from argus.graph.kernel import generate
+        from argus.runtime.device import target_of
+
+        target = target_of(self._device)
+        text = generate(group, target)
+        assert key_of(text.text) == key
+        noted[key] = {"key": key, "name": text.name, "text": text.text, "target": target,
+                      "constants": dict(now.constants), "warps": now.warps,
+                      "sizes": _sizes(text, target)}  # fmt: skip
+
+    def _difference(self, torch: Any, call: Any, seed: int) -> str:
+        """Describe where the compiled model differs by more than rounding explains; "" if nowhere."""
+        for place, factor in enumerate(SCALES):
+            inputs = self._inputs(torch, seed + place, factor)
+            theirs, ours = self._model(*inputs), call(*inputs)
+            pairs = zip(theirs, ours, strict=True) if isinstance(theirs, tuple) else [(theirs, ours)]
+            for one, other in pairs:
+                if one.shape != other.shape or one.dtype != other.dtype:
+                    return f"inputs times {factor}: another shape or dtype"
+                off = (one.double() - other.double()).abs().max()
+                if not bool(off <= TOLERANCE * one.double().abs().max() + 1e-6):
+                    return f"inputs times {factor}: off by {float(off):.3g}"
+        return ""
+
+
+def _sizes(text: Any, target: str) -> dict[str, int]:
+    """Return the sizes of a generated kernel, from the tensors that it is for; none if they are symbolic."""
+    try:
+        tile = compile.elaborate(SourceFile("kernel.py", text.text), text.name, Options(target=target))
+    except ArgusError:
+        return {}
+    metas = [p.meta for p in (*text.layout.reads, *text.layout.writes)]
+    found: dict[str, int] = {}
+    for tensor, meta in zip(tile.tensors, metas, strict=False):
+        for extent, size in zip(tensor.shape, meta.shape, strict=False):
+            if isinstance(extent, Param) and isinstance(size, int):
+                found[extent.name] = size
+    return found
+
+
+def main() -> None:
+    """Serve until the parent closes the pipe."""
+    serve(Reference().handle)

@@ -1,0 +1,104 @@
+"""Whole programs: a PyTorch file is compiled, compared and timed in a process of its own, and its kernels are tuned."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from argus import compile
+from argus.agents.optimize import Folder
+from argus.agents.stitch import Choice, Limits, stitch
+from argus.agents.stitch.loop import predicted, ranked
+from argus.agents.stitch.tuned import Item, key_of, neighbours, read, stored
+from argus.cli import main
+from argus.diagnostic import ArgusError, Verdict
+from argus.frontend import Options
+from argus.knowledge.entry import FOLDER
+from argus.source import SourceFile
+
+pytest.importorskip("torch")
+MODEL = """import torch
+
+
+class Model(torch.nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.w = torch.nn.Parameter(torch.ones(n))
+
+    def forward(self, x):
+        return torch.nn.functional.silu(x * self.w) + x
+
+
+def get_inputs():
+    return [torch.randn(8, 64)]
+
+
+def get_init_inputs():
+    return [64]
+"""
+
+
+def item(target: str = "sm_90a") -> Item:
+    text = (FOLDER / "kernels" / "gated.py").read_text()
+    return Item(key_of(text), "gated", text, target, Choice({"BLOCK": 256}, 4), {"M": 8192, "N": 4096}, 0.0)
+
+
+def test_choices_are_near_and_others() -> None:
+    now = Choice({"WIDTH": 64, "HEIGHT": 8}, 4)
+    found = list(neighbours(now))
+    assert now not in found and len(found) == 63 and Choice({"WIDTH": 128, "HEIGHT": 8}, 4) in found
+    assert all(c.warps in (2, 4, 8, 16) for c in found)
+    assert read(stored({"k": now})) == {"k": now}
+
+
+def test_what_is_tried_is_proved_and_expected_to_be_faster() -> None:
+    kernel = item()
+    now, found = predicted(kernel, kernel.now), ranked(kernel)
+    assert now is not None and 1 <= len(found) <= 3
+    for choice in found:
+        then = predicted(kernel, choice)
+        assert then is not None and then < now
+        options = Options(target="sm_90a", num_warps=choice.warps, constexprs=dict(choice.constants))
+        assert compile.prove(SourceFile("kernel.py", kernel.text), "gated", options).verdict is Verdict.PROVED
+
+
+def test_a_choice_that_is_not_proved_is_not_tried() -> None:
+    kernel = item()
+    kernel.text = kernel.text.replace("g / below * u", "g / below + u")
+    assert ranked(kernel) == []
+
+
+def test_a_target_without_a_model_has_its_nearest_choices() -> None:
+    assert predicted(item("cpu"), item().now) is None
+    assert len(ranked(item("cpu"))) == 3
+
+
+@pytest.mark.parametrize(
+    "text", ["x = 1\n", "raise RuntimeError('no')\n", MODEL.replace("x * self.w", "x @ self.w.T.T.T")]
+)
+def test_files_that_are_no_model(text: str, tmp_path: Path) -> None:
+    (tmp_path / "reference.py").write_text(text)
+    with pytest.raises(ArgusError) as raised:
+        stitch(tmp_path / "reference.py", "cpu", Folder(tmp_path / "run"))
+    assert "Model" in raised.value.diagnostics[0].help
+
+
+@pytest.mark.slow
+def test_a_model_is_stitched(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """On the processor. The draft agrees with the reference; what is kept is never slower than the draft."""
+    (tmp_path / "reference.py").write_text(MODEL)
+    said: list[str] = []
+    found = stitch(tmp_path / "reference.py", "cpu", Folder(tmp_path / "run"), Limits(1, 0, 1), said.append)
+    assert found.reference_us > 0 and 0 < found.best_us <= found.draft_us and len(found.kernels) == 1
+    assert any(line.startswith("plan 1") for line in said) and len(said) >= 4
+    report = json.loads((tmp_path / "run" / "report.json").read_text())
+    kept = read((tmp_path / "run" / "choices.json").read_text())
+    assert report["best_us"] == found.best_us and set(kept) == set(report["choices"])
+
+
+def test_the_command_takes_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "reference.py").write_text("class Model:\n    pass\n\n\ndef get_inputs():\n    return []\n")
+    assert main(["optimize", str(tmp_path / "reference.py"), "--target", "cpu", "--out", str(tmp_path / "run")]) == 2
+    assert "get_init_inputs" in capsys.readouterr().err
