@@ -117,6 +117,7 @@ SUBJECTS: tuple[Subject, ...] = (
     Subject("argus/kernels/attention_decode.py", "attention_decode_pages", shares=2),
     Subject("argus/kernels/attention_varlen.py", "attention_packed", shares=3),
     Subject("argus/kernels/attention_varlen.py", "cut_sequences", alignment=4),
+    Subject("argus/kernels/cache_append.py", "append_tokens"),
     Subject("argus/kernels/dispatch.py", "count_pairs"),
     Subject("argus/kernels/dispatch.py", "add_counts", alignment=4),
     Subject("argus/kernels/dispatch.py", "place_pairs"),

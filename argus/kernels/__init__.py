@@ -5,6 +5,7 @@ from argus.kernels.attention_backward import attention_backward
 from argus.kernels.attention_decode import attention_decode
 from argus.kernels.attention_varlen import attention_varlen
 from argus.kernels.attention_with import attention_with
+from argus.kernels.cache_append import cache_append
 from argus.kernels.conv1d import causal_conv1d
 from argus.kernels.cross_entropy import cross_entropy
 from argus.kernels.cross_entropy_backward import cross_entropy_backward
@@ -35,6 +36,7 @@ __all__ = [
     "attention_decode",
     "attention_varlen",
     "attention_with",
+    "cache_append",
     "causal_conv1d",
     "cross_entropy",
     "cross_entropy_backward",

@@ -44,6 +44,13 @@ def in_blocks(x: torch.Tensor, b: torch.Tensor, scale: torch.Tensor) -> tuple[to
     return values, b.to(torch.float8_e4m3fn), scale_x, scale
 
 
+def appended(k: torch.Tensor, keys: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Caches of their own, after tokens were appended."""
+    caches = keys.clone(), keys.clone()
+    kernels.cache_append(k, k, *caches, torch.arange(4, dtype=torch.int32, device=k.device))
+    return caches
+
+
 CASES: dict[str, tuple[Callable[..., Any], Make, Make]] = {
     "add_layernorm": (
         kernels.add_layernorm,
@@ -74,6 +81,11 @@ CASES: dict[str, tuple[Callable[..., Any], Make, Make]] = {
         lambda q, k: kernels.attention_with(q, k, k, causal=True, window=4, softcap=2.0, return_lse=True),
         lambda: (random(1, 2, 6, 80, dtype="float16"), random(1, 1, 9, 80, dtype="float16")),
         lambda: (random(1, 2, 6, 80, dtype="float16"), random(1, 1, 9, 64, dtype="float16")),
+    ),
+    "cache_append": (
+        appended,
+        lambda: (random(4, 2, 16, dtype="float16"), random(3, 2, 2, 16, dtype="float16")),
+        lambda: (random(4, 2, 16, dtype="float16"), random(3, 2, 2, 32, dtype="float16")),
     ),
     "causal_conv1d": (
         lambda x, weight: kernels.causal_conv1d(x, weight, activation="silu"),
@@ -233,6 +245,12 @@ OPERATORS: dict[str, Make] = {
     "attention_decode": lambda: (*CASES["attention_decode"][1](), None),
     "attention_varlen": lambda: (*(random(9, 2, 64, dtype="float16"),) * 3, OFFSETS, OFFSETS, None, True),
     "attention_with": lambda: (*(random(1, 2, 6, 64, dtype="float16"),) * 3, None, True, 4, 0.0),
+    "cache_append": lambda: (
+        *(random(4, 2, 16, dtype="float16"),) * 2,
+        *(random(3, 2, 2, 16, dtype="float16", seed=seed) for seed in (1, 2)),
+        torch.tensor([3, 0, 5, 1], dtype=torch.int32),
+        *(random(4, 8),) * 2,
+    ),
     "causal_conv1d": lambda: (random(2, 5, 20), random(20, 4), random(20), "silu"),
     "cross_entropy": lambda: (*CASES["cross_entropy"][1](), -100),
     "layernorm": lambda: (*CASES["layernorm"][1](), 1e-5),
