@@ -57,7 +57,7 @@ def append_tokens(
     e = al.arange(BLOCK)[None, :]
     to = al.load(slot[t])
     x, y = al.load(k[t, h, 0, e], mask=h < H), al.load(k[t, h, 1, e], mask=h < H)
-    if cos is not None:
+    if cos is not None and sin is not None:
         c, s = al.load(cos[t, e]), al.load(sin[t, e])
         x, y = x.to(al.float32), y.to(al.float32)
         x, y = (x * c - y * s).to(DTYPE), (y * c + x * s).to(DTYPE)
@@ -94,7 +94,7 @@ def _work(tensors: tuple[torch.Tensor, ...], _numbers: tuple[Any, ...]) -> Work:
     if not k.numel():
         return Work((), ())
     H, half = k.shape[1], k.shape[2] // 2
-    new = tuple((x if x.stride(2) == 1 else x.contiguous()).unflatten(2, (2, half)) for x in (k, v))
+    new = tuple((x if x.stride(2) == 1 else x.contiguous()).view(-1, H, 2, half) for x in (k, v))
     cache = tuple(x.view(-1, H, 2, half) for x in (keys, values))
     turns = tuple(x if x.stride(1) == 1 else x.contiguous() for x in angles) or (None, None)
     heads = min(1 << (H - 1).bit_length(), max(1, 1024 // half))
