@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from argus.ir.affine import Facts, facts, linear, uniform
 from argus.ir.expr import Const, Coord, Expr, Op, ProgramId, elements, op, rewrite
 from argus.ir.nodes import Accumulate, Copy, Kernel, Map, Stmt
 from argus.ir.types import boolean
 from argus.ir.visit import rewrite_body
 from argus.layout import FragmentLayout
-from argus.passes.affine import Facts, facts, linear, uniform
 from argus.passes.moves import fast_axis
 
 _WIDTHS = (16, 8, 4, 2)

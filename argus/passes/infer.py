@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import gcd, prod
 
+from argus.ir.affine import Facts, facts
 from argus.ir.expr import Coord, Elem, Expr, elements, rewrite
 from argus.ir.instruction import INSTRUCTIONS, MMA, WGMMA
 from argus.ir.instruction.tiled import TiledMma, tiled_mma, wgmma_accumulator, wgmma_operand
@@ -32,7 +33,6 @@ from argus.ir.nodes import (
 from argus.ir.visit import numbered, walk
 from argus.layout import FragmentLayout
 from argus.layout.swizzle import SwizzledLayout
-from argus.passes.affine import Facts, facts
 from argus.passes.layouts import brought, carried, complete, default, everywhere, lift, project, uneven
 from argus.passes.moves import by_engine, contiguous_axis, moves, target_of, vector_width
 from argus.passes.rows import Reduced, in_rows, reduced_dimensions, row_axis

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from argus.ir.affine import Facts, begins_runs, depends_on, linear, on_runs, uniform
 from argus.ir.cluster import peers_of
 from argus.ir.expr import Const, Coord, Expr
 from argus.ir.instruction import REDUCES, CopyRow, Ends
@@ -18,7 +19,6 @@ from argus.ir.target import TARGETS, Target
 from argus.ir.waves import in_lane_order
 from argus.layout import FragmentLayout
 from argus.layout.swizzle import table
-from argus.passes.affine import Facts, depends_on, linear, uniform
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,14 +146,9 @@ def _fits(
     axis = fast_axis(layout, width)
     if axis is None or not uniform(copy.mask, axis, width, known):
         return False
-    moving = [dim for dim, e in enumerate(access.index) if depends_on(e, axis)]
-    if len(moving) != 1:
-        return False
-    place = linear(access.index[moving[0]])
-    rest = place.without(Coord(axis))
-    if place.coefficient(Coord(axis)) != 1 or rest.depends_on(axis):
-        return False
-    if any(c * known.divisor(e) % width for e, c in rest.terms) or rest.const % width:
+    index = [on_runs(e, axis, width, known) for e in access.index]
+    moving = [dim for dim, (e, _) in enumerate(index) if depends_on(e, axis)]
+    if len(moving) != 1 or not begins_runs(linear(index[moving[0]][0]), axis, width, index[moving[0]][1]):
         return False
     if isinstance(obj, Tensor):
         return moving[0] == contiguous_dim(obj)

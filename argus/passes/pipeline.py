@@ -24,6 +24,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from argus.diagnostic import Diagnostic
+from argus.ir.affine import Facts, facts
 from argus.ir.expr import Const, Expr, LoopVar, Op, coords, op
 from argus.ir.nodes import (
     Access,
@@ -42,7 +43,6 @@ from argus.ir.nodes import (
     ThreadCopy,
 )
 from argus.ir.visit import map_accesses, map_exprs, numbered, rewrite_body, walk
-from argus.passes.affine import Facts, facts
 from argus.passes.context import Enclosing, rewrite_in_context
 from argus.passes.fresh import Fresh, names, whole
 from argus.passes.moves import target_of

@@ -11,10 +11,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from argus.diagnostic import Diagnostic
+from argus.ir.affine import Facts, facts
 from argus.ir.instruction import INSTRUCTIONS, CopyRow, Mechanism
 from argus.ir.nodes import Accumulate, Fragment, Kernel, Shared, Stmt, Tensor, ThreadCopy
 from argus.ir.visit import rewrite_body
-from argus.passes.affine import Facts, facts
 from argus.passes.layouts import in_order
 from argus.passes.moves import (
     by_engine,

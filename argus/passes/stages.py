@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
+from argus.ir.affine import Facts
 from argus.ir.expr import Const, Elem, Expr, coords, elements
 from argus.ir.instruction import INSTRUCTIONS, Order
 from argus.ir.nodes import (
@@ -25,7 +26,6 @@ from argus.ir.waves import LARGEST_VM, loads_to_lds
 from argus.layout import FragmentLayout, Layout, Mode
 from argus.layout.core import flat_modes
 from argus.layout.fragment import cut
-from argus.passes.affine import Facts
 from argus.passes.layouts import default
 from argus.passes.moves import contiguous_axis, lane_order, moves, target_of, vector_width
 from argus.passes.report import Unfit

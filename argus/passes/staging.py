@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from itertools import groupby
 
+from argus.ir.affine import Facts, facts
 from argus.ir.nodes import Access, Barrier, Kernel, Share, Stage, Stmt
 from argus.ir.visit import walk
-from argus.passes.affine import Facts, facts
 from argus.passes.context import Enclosing, rewrite_bodies
 from argus.passes.fresh import Fresh, touches, whole
 from argus.passes.report import LoweringError, problem

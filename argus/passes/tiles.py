@@ -17,10 +17,10 @@ from dataclasses import replace
 from math import prod
 
 from argus.diagnostic import Diagnostic
+from argus.ir.affine import Facts, facts
 from argus.ir.nodes import Copy, For, Kernel, Mma, Shared, Stage, Tensor
 from argus.ir.visit import walk
 from argus.layout import AnyLayout, IntTuple, Layout, Swizzle, SwizzledLayout
-from argus.passes.affine import Facts, facts
 from argus.passes.fresh import whole
 from argus.passes.moves import contiguous_axis, target_of
 from argus.passes.report import Unfit

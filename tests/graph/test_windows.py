@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from argus.graph.backend import Backend, Survey  # noqa: E402
+from argus.graph.prove import ProofRequest  # noqa: E402
+from argus.runtime.executable import CachedSource  # noqa: E402
 from tests.graph.compiled import compiled, left, same, taken  # noqa: E402
 
 nn = torch.nn
@@ -124,6 +127,21 @@ def test_convolutions_are_proved_for_hopper(make: Callable[[], Any], shape: tupl
     with torch.no_grad():
         torch.compile(model, backend=backend, dynamic=False, options={"workers": 1})(torch.randn(shape).bfloat16())
     assert {row["verdict"] for row in backend.report(model).rows} == {"proved"}
+
+
+@pytest.mark.parametrize(("width", "together"), [(16, True), (15, False)])
+def test_pixels_of_a_line_are_stored_together(width: int, together: bool) -> None:
+    """Results of a convolution leave by pairs, if lines begin at even places in the image and in memory."""
+    torch._dynamo.reset()
+    backend, model = Backend(survey=Survey("sm_90a")), nn.Conv2d(64, 64, 3).bfloat16()
+    with torch.no_grad():
+        call = torch.compile(model, backend=backend, dynamic=False, options={"workers": 1})
+        call(torch.randn(1, 64, 8, width).bfloat16())
+    row = next(r for r in backend.report(model).rows if r["kernel"].startswith("convolution"))
+    text = Path(row["path"]).read_text(encoding="utf-8")
+    order = ProofRequest(row["kernel"], text, "sm_90a", {"y0": 4 if together else 2})
+    emitted = CachedSource(order.source()).executable(order.options).source
+    assert ("store_global_if<2>" in emitted) == together
 
 
 def test_uneven_windows_are_left() -> None:

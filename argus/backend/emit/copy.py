@@ -11,6 +11,7 @@ from argus.backend.emit.expression import COMPARISON, SUM, Printer, literal
 from argus.backend.emit.problem import problem
 from argus.backend.emit.registers import digits
 from argus.backend.emit.scope import Domain, Writer
+from argus.ir.affine import Facts, facts, on_runs
 from argus.ir.expr import Const, Coord, Elem, Expr, elements, walk
 from argus.ir.instruction import INSTRUCTIONS, Ends, Mechanism
 from argus.ir.nodes import Access, BulkCopy, Copy, Fragment, Shared, Tensor
@@ -117,7 +118,7 @@ def _move(stmt: Copy, writer: Writer) -> None:
 def _between(stmt: Copy, fragment: Fragment, memory: Tensor | Shared, load: bool, writer: Writer) -> None:
     register, cell = (stmt.dst, stmt.src) if load else (stmt.src, stmt.dst)
     domain = domain_of(stmt.layout, stmt.vector, writer, stmt.span)
-    _check_vector(domain.layout, stmt.vector, cell, memory, stmt.span)
+    _check_vector(domain, stmt.vector, cell, memory, stmt.span, facts(writer.kernel))
     _check_registers(domain, fragment, register, stmt.vector)
     used: list[Access | Elem] = [register, *reads(stmt.mask, *cell.index)]
     row = INSTRUCTIONS[stmt.instr or ""]
@@ -275,19 +276,22 @@ def _check_registers(domain: Domain, fragment: Fragment, register: Access, vecto
             )  # fmt: skip
 
 
-def _check_vector(layout: FragmentLayout, vector: int, cell: Access, memory: Tensor | Shared, span: Span) -> None:
-    _check_run(cut(layout.values, 1, vector), vector, cell, memory, span)
+def _check_vector(domain: Domain, vector: int, cell: Access, memory: Tensor | Shared, span: Span, known: Facts) -> None:
+    _check_run(cut(domain.layout.values, 1, vector), vector, cell, memory, span, known)
 
 
-def _check_run(modes: tuple[Mode, ...], count: int, cell: Access, memory: Tensor | Shared, span: Span) -> None:
+def _check_run(
+    modes: tuple[Mode, ...], count: int, cell: Access, memory: Tensor | Shared, span: Span, known: Facts
+) -> None:
     """Check that the `count` elements of one access, which the digits `modes` enumerate, are adjacent in memory."""
     if count == 1:
         return
     run = merged(modes)
     dim = run[0].dim if len(run) == 1 and run[0].stride == 1 else None
-    moved = [i for i, e in enumerate(cell.index) if any(isinstance(c, Coord) and c.axis == dim for c in walk(e))]
+    index = cell.index if dim is None else [on_runs(e, dim, count, known)[0] for e in cell.index]
+    moved = [i for i, e in enumerate(index) if any(isinstance(c, Coord) and c.axis == dim for c in walk(e))]
     if dim is not None and len(moved) == 1:
-        parts = split(cell.index[moved[0]])
+        parts = split(index[moved[0]])
         simple = not any(isinstance(c, Coord) and c.axis == dim for _, e in parts.mixed for c in walk(e))
         if simple and parts.coords.get(dim) == 1 and _unit_run(memory, moved[0], count):
             return
@@ -320,7 +324,7 @@ def _unit_run(memory: Tensor | Shared, dim: int, count: int) -> bool:
 def _asynchronous(stmt: Copy, dst: Shared, src: Tensor, writer: Writer) -> None:
     domain = domain_of(stmt.layout, stmt.vector, writer, stmt.span)
     for access, memory in ((stmt.dst, dst), (stmt.src, src)):
-        _check_vector(domain.layout, stmt.vector, access, memory, stmt.span)
+        _check_vector(domain, stmt.vector, access, memory, stmt.span, facts(writer.kernel))
     if stmt.other is not None and stmt.other.value != 0:
         raise problem("cp-async-other", f"{stmt.instr} fills masked elements with zeros only", stmt.span,
                       "use `other=0`, or load to registers and store")  # fmt: skip
@@ -343,7 +347,7 @@ def _to_lds(stmt: Copy, dst: Shared, src: Tensor, writer: Writer) -> None:
     """Emit loads to LDS. Every lane of every wave issues every load, because a wave counts its instructions."""
     name, domain = INSTRUCTIONS[stmt.instr or ""].call, domain_of(stmt.layout, stmt.vector, writer, stmt.span)
     for access, memory in ((stmt.dst, dst), (stmt.src, src)):
-        _check_vector(domain.layout, stmt.vector, access, memory, stmt.span)
+        _check_vector(domain, stmt.vector, access, memory, stmt.span, facts(writer.kernel))
     for each in domain.iterations(reads(stmt.mask, *stmt.src.index, *stmt.dst.index)):
         to = shared_address(dst, stmt.dst.index, each)
         base, offset = global_address(src, stmt.src.index, each)
@@ -387,7 +391,7 @@ def _matrix_move(stmt: Copy, fragment: Fragment, shared: Shared, writer: Writer)
         run = cut(layout.threads, 4, 32) if suffix else (*cut(layout.values, 1, each), *cut(layout.threads, 1, 4))
     except ValueError as error:
         raise problem("matrix-move-layout", f"{layout} is no layout of {stmt.instr}: {error}", stmt.span) from None
-    _check_run(run, 16 // fragment.dtype.bytes, cell, shared, stmt.span)
+    _check_run(run, 16 // fragment.dtype.bytes, cell, shared, stmt.span, facts(writer.kernel))
     _check_registers(domain, fragment, register, stmt.vector)
     count = stmt.vector // each
     with writer.block("" if load else holders(layout, writer, stmt.span, 32)):

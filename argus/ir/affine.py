@@ -131,13 +131,52 @@ def _divisibility(cond: Expr) -> list[tuple[str, int]]:
             return []
 
 
+def on_runs(expr: Expr, axis: int, width: int, known: Facts) -> tuple[Expr, Facts]:
+    """Return `expr` as it is on an aligned run of `width` elements along `axis`, and what is known of its new atoms.
+
+    Where a run lies within one period of k elements, `x // k` is constant, and `x % k` goes up by 1 from a multiple of
+    `width`:
+
+        (8 * t + c) // 260, (8 * t + c) % 260    →    q, c + r    with width 4: r is a multiple of 4
+    """
+    found: dict[str, int] = {}
+
+    def seen(e: Expr) -> Expr:
+        if not isinstance(e, Op) or not depends_on(e, axis):
+            return e
+        args = tuple(map(seen, e.args))
+        match e.op, args:
+            case "floordiv" | "mod", (x, Const(value=period)) if int(period) > 0 and int(period) % width == 0:
+                if not begins_runs(linear(x), axis, width, Facts({**known.params, **found}, known.loops)):
+                    return Op(e.op, args, e.dtype)
+                name = f"run {len(known.params) + len(found)}"
+                found[name] = 1 if e.op == "floordiv" else width
+                start = Param(name, e.dtype)
+                return start if e.op == "floordiv" else Op("add", (Coord(axis), start), e.dtype)
+            case _:
+                return Op(e.op, args, e.dtype)
+
+    return seen(expr), Facts({**known.params, **found}, known.loops)
+
+
+def begins_runs(place: Linear, axis: int, width: int, known: Facts) -> bool:
+    """Return True if a place goes up by 1 along `axis`, from a multiple of `width` on every aligned run."""
+    rest = place.without(Coord(axis))
+    if place.coefficient(Coord(axis)) != 1 or rest.depends_on(axis):
+        return False
+    return all(c * known.divisor(e) % width == 0 for e, c in rest.terms) and rest.const % width == 0
+
+
 def uniform(mask: Expr | None, axis: int, width: int, known: Facts) -> bool:
     """Return True if `mask` is constant on every aligned run of `width` elements along `axis`.
 
     A comparison against a bound may change only between runs: `base + Coord(axis) < bound` with both `base`
     and `bound` multiples of `width`.
     """
-    if mask is None or width == 1 or not depends_on(mask, axis):
+    if mask is None or width == 1:
+        return True
+    mask, known = on_runs(mask, axis, width, known)
+    if not depends_on(mask, axis):
         return True
     match mask:
         case Op(op="and" | "or", args=(x, y), dtype=dtype) if dtype is boolean:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from argus.ir.affine import Facts, begins_runs, depends_on, facts, linear, on_runs, uniform
 from argus.ir.expr import Const, Coord, Expr, LoopVar, Op, Param, op, rewrite
 from argus.ir.nodes import For, Requires
-from argus.passes.affine import Facts, facts, linear, uniform
 from tests.passes import kernels
 
 NOTHING = Facts({}, {})
@@ -80,6 +80,56 @@ def test_uniform_masks_are_constant_on_aligned_runs(name: str, swap: bool, shift
 def test_which_masks_are_uniform(mask: Expr, expected: bool) -> None:
     assert uniform(mask, 0, 4, Facts({"K": 4}, {"j": 4})) is expected
     assert uniform(mask, 0, 4, NOTHING) is False
+
+
+places = st.builds(
+    lambda scale, shift, periods: _digits(op("add", op("add", C0, op("mul", J, Const(scale))), Const(shift)), periods),
+    st.sampled_from([1, 2, 4, 8]),
+    st.integers(0, 8),
+    st.lists(st.tuples(st.sampled_from(["floordiv", "mod"]), st.integers(1, 12)), max_size=3),
+)
+
+
+def _digits(place: Expr, periods: list[tuple[str, int]]) -> Expr:
+    for name, period in periods:
+        place = op(name, place, Const(period))
+    return place
+
+
+@given(places, st.sampled_from([2, 4]), st.integers(0, 9))
+def test_what_holds_on_runs_holds_on_every_run(place: Expr, width: int, j: int) -> None:
+    """A rewritten place without the coordinate is constant on aligned runs; one that begins runs follows memory."""
+    seen, known = on_runs(place, 0, width, NOTHING)
+    for start in range(0, 48, width):
+        found = [value(place, {J: j, C0: start + i}) for i in range(width)]
+        if not depends_on(seen, 0):
+            assert len(set(found)) == 1
+        if begins_runs(linear(seen), 0, width, known):
+            assert found[0] % width == 0 and found == [found[0] + i for i in range(width)]
+
+
+@pytest.mark.parametrize(
+    ("place", "follows"),
+    [
+        (op("mod", op("add", C0, op("mul", J, Const(8))), Const(260)), True),
+        (op("mod", op("mod", C0, Const(24)), Const(12)), True),
+        (op("mod", C0, Const(259)), False),
+        (op("mod", op("add", C0, Const(2)), Const(260)), False),
+        (op("mod", op("add", C0, J), Const(260)), False),
+        (op("floordiv", C0, Const(260)), False),
+    ],
+)
+def test_remainders_follow_memory_where_runs_lie_in_one_period(place: Expr, follows: bool) -> None:
+    seen, known = on_runs(place, 0, 4, NOTHING)
+    assert begins_runs(linear(seen), 0, 4, known) is follows
+
+
+def test_masks_of_digits_are_uniform_where_runs_lie_in_one_period() -> None:
+    column, row = op("mod", C0, Const(260)), op("floordiv", C0, Const(260))
+    inside = op("and", op("lt", column, Const(256)), op("lt", row, Const(5)))
+    assert uniform(inside, 0, 4, NOTHING) is True
+    assert uniform(op("lt", column, Const(258)), 0, 4, NOTHING) is False
+    assert uniform(op("lt", op("mod", C0, Const(258)), Const(256)), 0, 4, NOTHING) is False
 
 
 def test_facts_of_a_kernel() -> None:
