@@ -18,15 +18,22 @@ JOBS ?= $(shell nproc)
 NIGHTLY_COUNT ?= 2000
 NIGHTLY_SEED ?= $(shell date +%Y%m%d)
 
-.PHONY: demo test check nightly lint types docs clean
+# Tests start many processes, which load what the first one compiled.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: demo test check test-alone check-alone nightly lint types docs clean
 
 demo: $(VENV)/run.stamp
 	$(BIN)/python -m argus demo
 
-test: $(VENV)/test.stamp lint types
+# Types are checked beside the tests, because mypy uses one core.
+test check: $(VENV)/test.stamp lint
+	@$(MAKE) --no-print-directory --jobs=2 types $@-alone
+
+test-alone:
 	$(BIN)/python -m pytest -n $(WORKERS) -rs
 
-check: $(VENV)/test.stamp lint types
+check-alone:
 	$(BIN)/python -m pytest -n $(WORKERS) -q -m "not slow and not gpu and not nightly"
 
 nightly: $(VENV)/test.stamp

@@ -51,10 +51,10 @@ LONG: tuple[str, ...] = (
     "tests/kernels/test_moe.py::test_layer[cpu-70]",
     "tests/kernels/test_moe.py::test_products_are_proved[few gathered rows]",
     # As operators: PyTorch's own checks of the layer of experts, and all that is asked of its parts, stay.
-    "tests/torch/test_library.py::test_functions_are_traced_whole[False-moe]",
-    "tests/torch/test_library.py::test_functions_are_traced_whole[True-moe]",
-    "tests/torch/test_library.py::test_functions_are_exported[moe]",
-    "tests/torch/test_library.py::test_tensors_without_memory_are_checked_and_described[moe]",
+    "tests/torch/test_library.py::test_functions_are_operators[traced-moe]",
+    "tests/torch/test_library.py::test_functions_are_operators[traced with any sizes-moe]",
+    "tests/torch/test_library.py::test_functions_are_operators[exported-moe]",
+    "tests/torch/test_library.py::test_functions_are_operators[described-moe]",
     # Generated kernels in the simulator: the laws of their runs stay.
     "tests/simulate/test_generated.py::test_every_property_is_broken_by_some_kernel_and_kept_by_some",
     # Attention with windows: one wrong bound, and the proofs of the right ones, stay.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -198,17 +199,15 @@ def test_every_function_has_a_case() -> None:
     assert set(CASES) == set(kernels.__all__)
 
 
-@pytest.mark.product
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("dynamic", [False, True])
-def test_functions_are_traced_whole(name: str, dynamic: bool) -> None:
+def traced(name: str, dynamic: bool) -> None:
+    """Trace the call whole."""
     call, make, _ = CASES[name]
     compiled = torch.compile(call, backend="aot_eager", fullgraph=True, dynamic=dynamic)
     torch.testing.assert_close(compiled(*make()), call(*make()))
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_functions_are_exported(name: str) -> None:
+def exported(name: str) -> None:
+    """Export a module that makes the call."""
     call, make, _ = CASES[name]
 
     class Module(torch.nn.Module):
@@ -221,8 +220,8 @@ def test_functions_are_exported(name: str) -> None:
     torch.testing.assert_close(program.module()(*make()), call(*make()))
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_tensors_without_memory_are_checked_and_described(name: str) -> None:
+def described(name: str) -> None:
+    """Call the function with tensors without memory: they are checked, and its results are described."""
     call, make, wrong = CASES[name]
     got = call(*(x.to("meta") for x in make()))
     for one, other in zip(*(x if isinstance(x, tuple) else (x,) for x in (got, call(*make()))), strict=True):
@@ -231,6 +230,21 @@ def test_tensors_without_memory_are_checked_and_described(name: str) -> None:
     for device in ("cpu", "meta"):
         with pytest.raises(LaunchError):
             call(*(x.to(device) for x in wrong()))
+
+
+WAYS: dict[str, Callable[[str], None]] = {
+    "traced": partial(traced, dynamic=False),
+    "traced with any sizes": partial(traced, dynamic=True),
+    "exported": exported,
+    "described": described,
+}
+
+
+@pytest.mark.product
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("way", WAYS)
+def test_functions_are_operators(way: str, name: str) -> None:
+    WAYS[way](name)
 
 
 OPERATORS: dict[str, Make] = {
