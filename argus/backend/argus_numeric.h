@@ -329,6 +329,13 @@ ARGUS_FN BlockIds grouped(int group, unsigned number, int rows, int columns) {
     return {static_cast<int>(first + rest % here), static_cast<int>(rest / here)};
 }
 
+// Dies take blocks in turns: block n of a grid runs on die n % dies. Numbered anew, each die has consecutive ones, so that
+// the cache of a die holds what neighbours share.
+ARGUS_FN unsigned of_die(unsigned number, unsigned blocks, unsigned dies) {
+    const unsigned die = number % dies, more = blocks % dies;
+    return die * (blocks / dies) + (die < more ? die : more) + number / dies;
+}
+
 // Blocks are counted with x first. Grids of more blocks than an int counts keep their order.
 ARGUS_FN BlockIds grouped(int group, BlockIds at, int rows, int columns) {
     if (static_cast<i64>(rows) * columns > 0x7fffffff) return at;

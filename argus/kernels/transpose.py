@@ -9,6 +9,7 @@ import argus
 import argus.language as al
 from argus.backend.launch.evaluate import Number
 from argus.ir.machine import H200
+from argus.ir.target import TARGETS
 from argus.ir.types import DType
 from argus.kernels.rows import dtype_of, matrix, same_rank, vector
 from argus.runtime.device import target_of
@@ -119,7 +120,9 @@ def _work(tensors: tuple[torch.Tensor, ...], _numbers: tuple[Number, ...]) -> Wo
             "num_warps": 16,
         }
         return Work((Call(transpose_to_odd_rows, (rows, out), {"DTYPE": dtype, **shape}),), (out,))
-    constants = {"DTYPE": dtype, **_tile(dtype.bytes, reads, writes)}
+    target, chosen = TARGETS[target_of(str(x.device))], _tile(dtype.bytes, reads, writes)
+    warps = min(chosen["num_warps"], target.max_threads // target.warp_size)
+    constants = {"DTYPE": dtype, **chosen, "num_warps": warps}
     return Work((Call(transpose_tiles, (rows, out), constants),), (out,))
 
 

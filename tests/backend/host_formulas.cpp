@@ -100,6 +100,10 @@ extern "C" void grouped_one(int group, int rows, int columns, int x, int y, int*
     ids[1] = found.y;
 }
 
+extern "C" void of_die(int blocks, int dies, int* numbers) {
+    for (int n = 0; n < blocks; ++n) *numbers++ = static_cast<int>(argus::detail::of_die(n, blocks, dies));
+}
+
 #define BINARY(NAME)                                                                                           \
     extern "C" void i_##NAME(const int* x, const int* y, int* z, int n) {                                      \
         for (int i = 0; i < n; ++i) z[i] = argus::NAME(x[i], y[i]);                                            \

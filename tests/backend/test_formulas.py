@@ -237,6 +237,15 @@ def test_grouped_blocks_are_the_grid_in_their_order(library: ctypes.CDLL, group:
             assert ids.tolist() == [list(cell) for cell in order]
 
 
+@pytest.mark.parametrize("dies", [1, 3, 8])
+def test_each_die_has_consecutive_blocks(library: ctypes.CDLL, dies: int) -> None:
+    """Every number once, for every grid up to 300 blocks; die d runs the blocks d, d + dies, ..., in their order."""
+    for blocks in range(1, 301):
+        numbers = np.empty(blocks, np.int32)
+        library.of_die(blocks, dies, ctypes.c_void_p(numbers.ctypes.data))
+        assert np.concatenate([numbers[die::dies] for die in range(dies)]).tolist() == list(range(blocks))
+
+
 @pytest.mark.parametrize(
     ("group", "rows", "columns", "block", "expected"),
     [

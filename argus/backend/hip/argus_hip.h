@@ -116,7 +116,12 @@ template <int AXIS> ARGUS_FN int block_id() {
     else return static_cast<int>(__builtin_amdgcn_workgroup_id_z());
 }
 template <int GROUP> ARGUS_FN BlockIds grouped_block_ids(int rows, int columns) {
-    return detail::grouped(GROUP, {block_id<0>(), block_id<1>()}, rows, columns);
+    const BlockIds at = {block_id<0>(), block_id<1>()};
+    const i64 blocks = static_cast<i64>(rows) * columns;
+    if (blocks > 0x7fffffff) return at;
+    const unsigned number = static_cast<unsigned>(at.x + at.y * rows);
+    constexpr unsigned dies = 8;  // of an MI300X, each with an L2 cache
+    return detail::grouped(GROUP, detail::of_die(number, static_cast<unsigned>(blocks), dies), rows, columns);
 }
 
 namespace target {
