@@ -46,6 +46,7 @@ float log2(float x) { return __builtin_log2f(x); }
 float sqrt(float x) { return __builtin_sqrtf(x); }
 float rsqrt(float x) { return 1.0f / __builtin_sqrtf(x); }
 float tanh(float x) { return formula::tanh(x); }
+float tanh_approx(float x) { return formula::tanh(x); }
 float erf(float x) { return formula::erf(x); }
 float sin(float x) { return formula::sin(x); }
 float cos(float x) { return formula::cos(x); }
