@@ -41,6 +41,8 @@ def lines(copy: Copy, access: Access, tensor: Tensor, values: Mapping[str, Numbe
     if copy.layout is None:
         return 0.0
     layout = copy.layout
+    if not layout.rank:
+        return float(max(1, layout.num_threads // warp_size))
     warp = layout.coordinates()[:warp_size].astype(np.int64)
     starts = warp.reshape(len(warp), -1, copy.vector, layout.rank)[:, :, 0]
     requests = starts.shape[1]
@@ -56,7 +58,7 @@ def lines(copy: Copy, access: Access, tensor: Tensor, values: Mapping[str, Numbe
 
 def active(copy: Copy, values: Mapping[str, Number]) -> float:
     """Return the share of a copy's elements that its mask leaves, in the first program and iteration."""
-    if copy.mask is None:
+    if copy.mask is None or not copy.shape:
         return 1.0
     shape = copy.shape
     step = max(1, prod(shape) // _SAMPLED)

@@ -102,6 +102,15 @@ def test_warps_ask_for_the_same_lines() -> None:
     assert lines(store, store.dst, out, PRODUCT, 32) == 64  # 128 bytes of each row at a time
 
 
+def test_a_single_element_is_one_line_of_each_warp() -> None:
+    kernel = explicit("row_sum", (), ())
+    copy = next(s for s in walk(kernel.body) if isinstance(s, Copy) and s.dst.obj == "out")
+    out = kernel.object("out")
+    assert isinstance(out, Tensor) and copy.shape == ()
+    assert lines(copy, copy.dst, out, {"M": 64, "N": 512}, 32) == kernel.num_warps
+    assert work_of(kernel, {"M": 64, "N": 512}).requests > 0
+
+
 def test_masked_elements_do_not_move() -> None:
     kernel = explicit("rmsnorm", (), ())
     copy = next(s for s in walk(kernel.body) if isinstance(s, Copy) and s.src.obj == "x")
