@@ -18,7 +18,7 @@ from argus.packages.functions import launch, public_kernel
 from argus.packages.programs import Places, events_of, has_collectives, public_program
 from argus.programs import JitProgram
 from argus.programs.ir import MAIN
-from argus.programs.run import Ready
+from argus.programs.ready import Ready
 from argus.runtime.executable import Executable
 from argus.runtime.jit_kernel import JitKernel
 

@@ -8,7 +8,8 @@ from typing import Any
 from argus.frontend import decorator
 from argus.frontend.decorator import KernelSource
 from argus.frontend.linking import linked
-from argus.programs.run import Graph, JitProgram, Ready
+from argus.programs.ready import Ready
+from argus.programs.run import Graph, JitProgram
 from argus.source import SourceFile
 
 __all__ = ["Graph", "JitProgram", "Ready", "from_text", "program"]

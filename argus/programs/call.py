@@ -14,14 +14,15 @@ from argus.backend.launch.array import Array, is_torch
 from argus.backend.launch.bind import Binding, bind
 from argus.backend.launch.evaluate import Number, evaluate
 from argus.backend.launch.plan import Function, LaunchPlan
-from argus.backend.launch.signature import Signature
 from argus.diagnostic import LaunchError
 from argus.ir.expr import Expr, Param
 from argus.programs.bound import exact_bytes, strides_of
 from argus.programs.execute import hosted
-from argus.programs.ir import MAIN, POOL_ALIGNMENT, Collective, For, If, Launch, Part, Program, Record, Step, Wait
-from argus.programs.sites import sites
-from argus.runtime.executable import Executable
+from argus.programs.ir import MAIN, POOL_ALIGNMENT, Collective, For, If, Launch, Part, Record, Step, Wait
+from argus.programs.ready import Ready
+from argus.runtime.reader import Run
+from argus.runtime.recipe import Given, Made, Recipe, Told, room
+from argus.runtime.recipe import Launch as RecipeLaunch
 
 Collectives = Mapping[str, Callable[[tuple[Any, ...], tuple[Any, ...]], None]]
 
@@ -96,22 +97,26 @@ class Plan:
 
     def __init__(
         self,
-        program: Program,
-        signature: Signature,
-        kernels: Sequence[Executable],
+        ready: Ready,
         functions: Sequence[Function],
         binding: Binding,
         call: Call,
     ) -> None:
-        self.program, self.kernels, self.functions, self.device = program, kernels, functions, binding.device
-        self.signature, self.binding = signature, binding
+        self.program, self.kernels, self.functions, self.device = (
+            ready.program,
+            ready.kernels,
+            functions,
+            binding.device,
+        )
+        self.signature, self.binding, self.deciding = ready.signature, binding, ready.deciding
         self.env: dict[str, Number] = {**binding.values, **call.scalars}
         self.call = call
         self.events: dict[str, int] = {}
         self.count = 0
         self.offsets = self._offsets()
-        self.written = frozenset(a.part.obj for s in sites(program) for a in s.accesses if a.writes)
-        self.actions = tuple(self._actions(program.body))
+        self.written = frozenset(t.name for t in self.signature.tensors if t.written)
+        self.actions = tuple(self._actions(self.program.body))
+        self.calls = any(isinstance(a, _Called) for a in self.actions)
 
     def _offsets(self) -> dict[str, int]:
         for b in self.program.buffers:
@@ -216,8 +221,48 @@ class Plan:
                 case _Awaited(stream=stream, event=event):
                     streams.wait(stream, events[event])
 
+    def runner(self) -> Run:
+        """Return `run(values)` for calls of PyTorch tensors without collectives: addresses, then scalars."""
+        torch = sys.modules["torch"]
+        pool = room((self._size,), torch.uint8, self.device)
+        order = {t.name: i for i, t in enumerate(self.signature.tensors)}
+        names = [s.name for s in self.signature.scalars]
+        launches = [a for a in self.actions if isinstance(a, _Queued)]
+
+        def launched(action: _Queued) -> RecipeLaunch:
+            places = [Made(0, p.offset) if p.base == _POOL else Given(order[p.base], p.offset) for p in action.places]
+            numbers = [Told(names.index(n)) if isinstance(n, str) else n for n in action.numbers]
+            return RecipeLaunch(action.plan, (*places, *numbers))
+
+        if self.device == "cpu" or len(self.program.streams) == 1:
+            made = tuple(map(launched, launches))
+            return Recipe(len(order), (pool,), made, 0, len(names)).runner()
+        single = {id(a): Recipe(len(order) + 1, (), (_from_given(launched(a), len(order)),), 0, len(names)).runner()
+                  for a in launches}  # fmt: skip
+
+        def run(values: tuple[Number, ...]) -> None:
+            streams, kept = self._streams(), pool()
+            events = [streams.event() for _ in range(self.count)]
+            given = (*values[: len(order)], kept.data_ptr(), *values[len(order) :])
+            for action in self.actions:
+                match action:
+                    case _Queued():
+                        with streams.on(action.stream):
+                            single[id(action)](given)
+                    case _Recorded(event=event, stream=stream):
+                        streams.record(stream, events[event])
+                    case _Awaited(stream=stream, event=event):
+                        streams.wait(stream, events[event])
+
+        return run
+
+    @property
+    def _size(self) -> int:
+        """The bytes of the pool, at least one."""
+        return max(int(self.number(self.program.pool)) if self.program.pool is not None else 0, 1)
+
     def _pool(self) -> Any:
-        size = max(int(self.number(self.program.pool)) if self.program.pool is not None else 0, 1)
+        size = self._size
         source = next((a.source for a in self.call.arrays.values() if is_torch(a.source)), None)
         if source is not None:
             return sys.modules["torch"].empty(size, dtype=sys.modules["torch"].uint8, device=self.device)
@@ -235,6 +280,12 @@ class Plan:
 
     def _streams(self) -> _Host | _Device:
         return _Device(self) if self.device != "cpu" else _Host()
+
+
+def _from_given(launch: RecipeLaunch, pool: int) -> RecipeLaunch:
+    """A launch that finds the pool's address among the addresses of the call, at position `pool`."""
+    values = (Given(pool, v.offset) if isinstance(v, Made) else v for v in launch.values)
+    return RecipeLaunch(launch.plan, tuple(values))
 
 
 class _Host:

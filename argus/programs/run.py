@@ -14,40 +14,22 @@ from argus.backend.fingerprint import FORMAT, compiler
 from argus.backend.launch.arguments import alignment, held
 from argus.backend.launch.array import Array, array, is_torch
 from argus.backend.launch.bind import bind, check_apart, check_contents
-from argus.backend.launch.plan import Function
+from argus.backend.launch.evaluate import Number
+from argus.backend.launch.plan import Function, overlapping
 from argus.backend.launch.signature import Condition, Signature, TensorParam
 from argus.diagnostic import LaunchError, Severity, Verdict, VerificationError
 from argus.environment import cache_directory
 from argus.frontend.decorator import KernelSource
 from argus.frontend.options import Options
-from argus.ir.expr import Param
-from argus.ir.expr import walk as parts_of
 from argus.programs.call import Call, Collectives, Plan
-from argus.programs.ir import If, Program, walk
+from argus.programs.ir import Program
+from argus.programs.ready import Ready
 from argus.runtime.device import load, target_of
-from argus.runtime.executable import CachedSource, Executable, is_constant, options_json
-from argus.runtime.reader import count_writes
+from argus.runtime.executable import OPTIONAL, SCALAR, TENSOR, CachedSource, Executable, is_constant, options_json
+from argus.runtime.reader import ABSENT, UNREADABLE, Cold, Prepared, Run, Site, count_writes, in_memory
 
 _MOST_PLANS = 256
 """Calls of different sizes that a program keeps ready."""
-
-
-@dataclass(frozen=True)
-class Ready:
-    """A program that is proved, with its kernels built, in the order of its uses."""
-
-    program: Program
-    signature: Signature
-    kernels: tuple[Executable, ...]
-
-    @cached_property
-    def deciding(self) -> frozenset[str]:
-        """The scalars that decide what is launched: all but floats that are passed to kernels and nothing else."""
-        passed = {s.name for s in self.program.scalars if s.dtype.is_float}
-        exprs = [c.expr for c in self.signature.conditions]
-        exprs += [s.cond for s in walk(self.program.body) if isinstance(s, If)]
-        used = {e.name for expr in exprs for e in parts_of(expr) if isinstance(e, Param)}
-        return frozenset(s.name for s in self.program.scalars if s.name not in passed or s.name in used)
 
 
 class JitProgram:
@@ -68,6 +50,8 @@ class JitProgram:
         self._ready: dict[Hashable, Ready] = {}
         self._plans: dict[Hashable, Plan] = {}
         self._functions: dict[Hashable, Function] = {}
+        self._sites: dict[Hashable, Site] = {}
+        self._prepared: dict[Hashable, Prepared] = {}
 
     def __repr__(self) -> str:
         return f"<argus program {self.__name__}>"
@@ -80,6 +64,8 @@ class JitProgram:
         self, *args: Any, collectives: Collectives | None = None, check_index_tensors: bool = False, **kwargs: Any
     ) -> None:
         """Run the program: queue all of its launches, on PyTorch's current stream and on streams of its own."""
+        if not kwargs and collectives is None and not check_index_tensors and self._started(args):
+            return
         call = self._arranged(args, kwargs)
         plan = self._plan(call, check_index_tensors)
         check_apart(plan.signature, plan.binding.apart, [call.arrays[t.name].pointer for t in plan.signature.tensors])
@@ -120,11 +106,59 @@ class JitProgram:
 
     # ------------------------------------------------------------------ calls
 
-    def _arranged(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call:
-        """Arguments by name. Raises LaunchError "argument-count"."""
+    def _started(self, args: tuple[Any, ...]) -> bool:
+        """Run a call of PyTorch tensors by position, from what is kept for such tensors. False for any other call."""
+        way = (len(args), *(i for i, a in enumerate(args) if a is None))
+        try:
+            found = self._sites[way].read(*args)
+        except (KeyError, *UNREADABLE):
+            found = self._cold(way, args)
+        if found is None:
+            return True
+        if not isinstance(found, Cold):
+            return False
+        prepared = self._prepared.get(found.key)
+        if prepared is None:
+            call = self._arranged(args, {})
+            plan = self._plan(call, False)
+            if plan.calls:
+                return False
+            prepared = Prepared(
+                Runs(self, call, plan), tuple(i for i, t in enumerate(plan.signature.tensors) if t.written)
+            )
+            if len(self._prepared) >= _MOST_PLANS:
+                self._prepared.clear()
+            self._prepared[found.key] = prepared
+        site = self._sites[way]
+        site.settle(prepared, args, found.values)
+        prepared.started([a for a, kind in zip(args, site.kinds, strict=True) if kind == TENSOR], found.values)
+        return True
+
+    def _cold(self, way: Hashable, args: tuple[Any, ...]) -> Any:
+        """Make the site of such calls, and return what it reads; False if it cannot read them."""
+        kinds = tuple(self._kinds.values())
+        missing = any(kind in (TENSOR, SCALAR) for kind in kinds[len(args) :])
+        if way in self._sites or len(args) > len(kinds) or missing or not in_memory(args):
+            return False
+        given = tuple(_site_kind(kind, a) for kind, a in zip(kinds, args, strict=False))
+        site = Site(given, way, {})
+        try:
+            found = site.read(*args)
+        except UNREADABLE:
+            return False
+        self._sites[way] = site
+        return found
+
+    @cached_property
+    def _kinds(self) -> Mapping[str, str]:
+        """The kind of each parameter, in order of declaration."""
         from argus.compile import declared
 
-        kinds = dict(declared(self.text.file, self.text.name))
+        return dict(declared(self.text.file, self.text.name))
+
+    def _arranged(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call:
+        """Arguments by name. Raises LaunchError "argument-count"."""
+        kinds = self._kinds
         given = dict(zip(kinds, args, strict=False))
         problems = [f"takes {len(kinds)} arguments, {len(args)} were given"] if len(args) > len(kinds) else []
         problems += [f"has no parameter `{n}`" for n in kwargs if n not in kinds]
@@ -162,7 +196,7 @@ class JitProgram:
                 if len(self._plans) >= _MOST_PLANS:
                     self._plans.clear()
                 exact = replace(call, scalars=scalars)
-                self._plans[key] = Plan(ready.program, ready.signature, ready.kernels, functions, bound, exact)
+                self._plans[key] = Plan(ready, functions, bound, exact)
             return self._plans[key]
 
     def _function(self, executable: Executable, device: str) -> Function:
@@ -170,6 +204,41 @@ class JitProgram:
         if key not in self._functions:
             self._functions[key] = load(executable, device)
         return self._functions[key]
+
+
+class Runs:
+    """The runs of a program on tensors of one kind: a plan for each choice of the scalars that decide."""
+
+    def __init__(self, program: JitProgram, call: Call, plan: Plan) -> None:
+        self._program, self._call = program, call
+        self._signature, self._apart = plan.signature, plan.binding.apart
+        self._overlap = overlapping(self._apart)
+        self._first = len(plan.signature.tensors)
+        names = [s.name for s in plan.signature.scalars]
+        self._deciding = tuple(i for i, n in enumerate(names) if n in plan.deciding)
+        self._known = {self._key(tuple(call.scalars.values())): plan.runner()}
+
+    def __call__(self, values: tuple[Number, ...]) -> None:
+        """Run the program with these addresses and scalars. Raises LaunchError before the first launch."""
+        if self._overlap(values):
+            check_apart(self._signature, self._apart, [int(v) for v in values[: self._first]])
+        key = self._key(values[self._first :]) if self._deciding else ()
+        run = self._known.get(key)
+        if run is None:
+            run = self._planned(values)
+            if len(self._known) >= _MOST_PLANS:
+                self._known.clear()
+            self._known[key] = run
+        run(values)
+
+    def _key(self, scalars: tuple[Number, ...]) -> tuple[str, ...]:
+        return tuple([repr(scalars[i]) for i in self._deciding])
+
+    def _planned(self, values: tuple[Number, ...]) -> Run:
+        pairs = zip(self._call.arrays.items(), values, strict=False)
+        arrays = {n: replace(a, pointer=int(address)) for (n, a), address in pairs}
+        scalars = dict(zip(self._call.scalars, values[self._first :], strict=True))
+        return self._program._plan(replace(self._call, arrays=arrays, scalars=scalars), False).runner()
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,8 +253,13 @@ class Graph:
         self.recorded.replay()
 
 
+def _site_kind(kind: str, argument: object) -> str:
+    """The kind of an argument for a site; an optional tensor is there or absent."""
+    return kind if kind != OPTIONAL else ABSENT if argument is None else TENSOR
+
+
 def _declared(name: str, given: Array) -> TensorParam:
-    from argus.ir.expr import Const, Expr
+    from argus.ir.expr import Const, Expr, Param
 
     rank = len(given.shape)
     outer: list[Expr] = [Param(f"{name}.stride{i}") for i in range(rank - 1)]

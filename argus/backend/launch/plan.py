@@ -104,7 +104,7 @@ class LaunchPlan:
         self._signature, self._binding = signature, binding
         self._scalars = tuple(s.name for s in signature.scalars)
         self._first = len(signature.tensors)
-        self._overlap = _overlap(binding.apart)
+        self._overlap = overlapping(binding.apart)
         self._conditions = binding.scalar_conditions
         self._lock = Lock()
         self._room = _Room(signature, binding)
@@ -302,7 +302,7 @@ def _aligned(address: int) -> int:
     return address + -address % _MAP_ALIGNMENT
 
 
-def _overlap(apart: Sequence[Apart]) -> Callable[[Sequence[Number]], bool]:
+def overlapping(apart: Sequence[Apart]) -> Callable[[Sequence[Number]], bool]:
     """Return a function that returns True if tensors at given addresses overlap that must not.
 
     It is generated as one expression, because a loop would take longer than all other checks of a call.
