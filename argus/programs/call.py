@@ -234,7 +234,7 @@ class Plan:
             numbers = [Told(names.index(n)) if isinstance(n, str) else n for n in action.numbers]
             return RecipeLaunch(action.plan, (*places, *numbers))
 
-        if self.device == "cpu" or len(self.program.streams) == 1:
+        if isinstance(self._streams(), _Host) or len(self.program.streams) == 1:
             made = tuple(map(launched, launches))
             return Recipe(len(order), (pool,), made, 0, len(names)).runner()
         single = {id(a): Recipe(len(order) + 1, (), (_from_given(launched(a), len(order)),), 0, len(names)).runner()

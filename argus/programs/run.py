@@ -50,6 +50,7 @@ class JitProgram:
         self._ready: dict[Hashable, Ready] = {}
         self._plans: dict[Hashable, Plan] = {}
         self._functions: dict[Hashable, Function] = {}
+        self._operators: dict[str, Any] = {}
         self._sites: dict[Hashable, Site] = {}
         self._prepared: dict[Hashable, Prepared] = {}
 
@@ -95,6 +96,21 @@ class JitProgram:
             if key not in self._ready:
                 self._ready[key] = self._proved(options)
             return self._ready[key]
+
+    def as_torch_op(self, name: str, **constexprs: object) -> Any:
+        """Register the program, its constants fixed, as the PyTorch operator `name` ("namespace::name"); return it.
+
+        The operator takes the tensors and scalars in order and returns nothing. `torch.compile` and `torch.export` know
+        which tensors it writes. Raises SourceError, and LaunchError "operator-name".
+        """
+        from argus.programs.operator import register
+        from argus.programs.pipeline import lower
+
+        if name in self._operators:
+            self._operators.pop(name)._destroy()
+        signature = signature_of(lower(self.text.file, self.text.name, Options("cpu", None, constexprs)))
+        found, self._operators[name] = register(name, signature, self, constexprs)
+        return found
 
     def _proved(self, options: Options) -> Ready:
         from argus.programs.pipeline import lower

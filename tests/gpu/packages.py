@@ -59,7 +59,7 @@ def library() -> Iterator[tuple[str, Callable[[], Any]]]:
 
     a, b = halves(512, 512), halves(512, 512)
     q, k, v = (halves(1, 4, 512, 128) for _ in range(3))
-    logits = torch.randn(256, 64, device="cuda")
+    logits = halves(256, 64)
     target = torch.randint(0, 4096, (256,), device="cuda")
     yield "matmul", lambda: kernels.matmul(a, b.t())
     yield "matmul_float32", lambda: kernels.matmul(a.float(), b.float().t(), out_dtype=torch.float32)

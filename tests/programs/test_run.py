@@ -1,6 +1,7 @@
 """Programs run on the CPU target: from NumPy and PyTorch, with collectives, and with wrong arguments."""
 
 import pickle
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import torch
 import argus
 from argus.diagnostic import LaunchError, VerificationError
 from argus.programs import from_text
+from argus.programs.call import Plan
 from tests.programs import shipped
 from tests.programs.texts import TEXT
 
@@ -145,3 +147,63 @@ def test_a_float_that_decides_is_read_in_every_call():
     with pytest.raises(LaunchError) as caught:
         decides(x, y, -1.0)
     assert caught.value.diagnostics[0].code == "precondition-failed"
+
+
+class _Recorded:
+    """Streams that note what is done on them, in place of a GPU's."""
+
+    def __init__(self):
+        self.seen, self.stream, self.events = [], None, 0
+
+    @contextmanager
+    def on(self, stream):
+        self.seen.append(f"launch on {stream}")
+        yield
+
+    def event(self):
+        self.events += 1
+        return self.events
+
+    def record(self, stream, event):
+        self.seen.append(f"record {event} on {stream}")
+
+    def wait(self, stream, event):
+        self.seen.append(f"wait {stream} for {event}")
+
+
+def test_work_events_and_waits_are_queued_in_the_order_of_the_text(monkeypatch):
+    streams = _Recorded()
+    monkeypatch.setattr(Plan, "_streams", lambda plan: streams)
+    forked = from_text(TEXT)["forked"]
+    x, y = torch.arange(32.0), torch.zeros(32)
+    expected = [
+        "record 1 on main", "wait side for 1", "launch on main", "launch on side", "record 2 on side",
+        "wait main for 2", "launch on main",
+    ]  # fmt: skip
+    forked(x, y, 0.5)
+    assert streams.seen == expected and torch.equal(y, 3.5 * x)
+    streams.seen, streams.events = [], 0
+    forked(x, y, a=0.25)  # by name: not from what is kept
+    assert streams.seen == expected and torch.equal(y, 3.25 * x)
+
+
+class _Layer(torch.nn.Module):
+    def forward(self, x):
+        y = torch.empty_like(x)
+        torch.ops.argus_programs.twice(x, y)
+        return y + 1
+
+
+def test_a_program_is_an_operator_that_compile_and_export_trace():
+    op = shipped.twice.as_torch_op("argus_programs::twice")
+    assert [a.alias_info is not None and a.alias_info.is_write for a in op._schema.arguments] == [False, True]
+    x = torch.arange(40.0)
+    assert torch.equal(torch.compile(_Layer(), backend="aot_eager", fullgraph=True)(x), 6 * x + 1)
+    exported = torch.export.export(_Layer(), (x,))
+    assert torch.equal(exported.module()(2 * x), 12 * x + 1)
+    again = shipped.chunks.as_torch_op("argus_programs::chunks", CHUNK=8)
+    y = torch.empty(40)
+    again(x, y)
+    assert torch.equal(y, 6 * x)
+    with pytest.raises(LaunchError, match="does not name an operator"):
+        shipped.twice.as_torch_op("twice")
