@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
 _HALVES = ("bfloat16", "float16")
 _FEW = 256  # tokens up to which products read packed weights
-_BLOCKS = 264  # of a launch that fills a GPU, two for each multiprocessor
+_ENOUGH, _BLOCKS = 200, 512
+"""Blocks above which sums are not cut into parts, and the most that parts make."""
+_TOGETHER = 8  # scales in 16 bytes
 _MOST_PARTS = 16
 _LEAST_DEPTH = 1024  # of a part
 _SCALES, _MOST_SCALES = 64, 128  # groups whose scales fill 128 bytes, and the most that a tile has room for
@@ -106,13 +108,15 @@ def tile_of(target: str, tokens: int, rows: int, depth: int, bits: int, group: i
         width = next(n for n in (8, 16, 32, 64) if tokens <= n or n == 64)
         producers = 4 if target == "sm_90a" and aligned else 0
         shape = {"ROWS": 64, "TOKENS": width, "STAGES": 4, "PRODUCERS": producers, "num_warps": 4}
-    unit = max(group, span(bits)) if group < depth else span(bits)
+        if width == 64 and producers:
+            shape |= {"ROWS": 128, "STAGES": 3, "num_warps": 8}
+    unit = max(_TOGETHER * group, span(bits))  # the copy engine begins at whole vectors of scales
     units = -(-depth // unit)
     blocks = -(-rows // shape["ROWS"]) * -(-tokens // shape["TOKENS"])
-    wanted = 1 if target == "cpu" else min(_MOST_PARTS, _BLOCKS // blocks, depth // _LEAST_DEPTH)
+    wanted = 1 if target == "cpu" or blocks > _ENOUGH else min(_MOST_PARTS, _BLOCKS // blocks, depth // _LEAST_DEPTH)
     needed = -(-depth // (_MOST_SCALES * group))
     each = -(-units // max(1, wanted, needed)) * unit
-    scales = -(-min(each, depth) // group) + (each % group != 0)
+    scales = -(-min(each, depth) // group)
     return {**shape, "DEPTH": 0 if each >= depth else each, "SCALES": -(-scales // _SCALES) * _SCALES}
 
 

@@ -158,15 +158,23 @@ def check_of(tensors: Sequence[Any]) -> Check:
     """Return a check for tensors like these, made of PyTorch's guards.
 
     One call compares types, layouts, dtypes, devices, sizes and strides. The check refuses a call that passes one
-    tensor twice. If this PyTorch has no such guards, the check refuses everything.
+    tensor twice. The guards do not compare whether gradients are recorded: where a tensor may need one, the check
+    refuses calls that record. If this PyTorch has no such guards, the check refuses everything.
     """
     try:
         guards = sys.modules["torch"]._C._dynamo.guards.TensorGuards
         sizes, strides = [list(t.shape) for t in tensors], [list(t.stride()) for t in tensors]
         check: Check = guards(*tensors, dynamic_dims_sizes=sizes, dynamic_dims_strides=strides).check
-        return check if check(*tensors) else _never
+        if not check(*tensors):
+            return _never
     except UNREADABLE:
         return _never
+    return _unrecorded(check) if any(t.requires_grad for t in tensors) else check
+
+
+def _unrecorded(check: Check) -> Check:
+    recorded = sys.modules["torch"].is_grad_enabled
+    return lambda *tensors: not recorded() and check(*tensors)
 
 
 @lru_cache(maxsize=256)

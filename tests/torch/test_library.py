@@ -344,6 +344,19 @@ def test_gradients_are_those_of_pytorch(name: str, compiled: bool) -> None:
         torch.testing.assert_close(*found, rtol=5e-3, atol=5e-3)
 
 
+def test_a_gradient_after_calls_that_recorded_none() -> None:
+    """A call that is known from inference is another one where gradients are recorded."""
+    x, weight = random(4, 20), torch.nn.Parameter(random(20))
+    for _ in range(3):
+        with torch.no_grad():
+            assert not kernels.rmsnorm(x, weight).requires_grad
+    for _ in range(2):
+        (gradient,) = torch.autograd.grad(kernels.rmsnorm(x, weight).sum(), [weight])
+        assert gradient.shape == (20,)
+    with torch.no_grad():
+        assert not kernels.rmsnorm(x, weight).requires_grad
+
+
 def test_a_gradient_of_each_argument_alone() -> None:
     a, b = random(5, 20), random(20, 8)
     for first, second in ((a.clone().requires_grad_(), b), (a, b.clone().requires_grad_())):
