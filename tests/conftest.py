@@ -15,7 +15,7 @@ from typing import TypeVar
 import pytest
 
 from argus.environment import find_tool, variable
-from tests.long import LONG, left_out
+from tests.long import LONG, SLOW, left_out
 
 T = TypeVar("T")
 Golden = Callable[[str, str], None]
@@ -68,6 +68,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(pytest.mark.nightly)
         for item in left_out(items):
             item.add_marker(pytest.mark.nightly)
+    for item in items:
+        if item.nodeid.partition("::")[0] in SLOW:
+            item.add_marker(pytest.mark.slow)
     marked = [item for item in items if item.get_closest_marker("gpu")]
     if marked and not _has_gpu():
         for item in marked:
