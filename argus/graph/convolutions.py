@@ -17,6 +17,7 @@ from argus.graph.capture import Value, inputs, meta_of
 from argus.graph.generate import Emitter
 from argus.graph.layout import Axis, Layout
 from argus.graph.partition import Group
+from argus.graph.space import Mismatch
 from argus.graph.tiles import FEW_CHANNELS, LEAST_CHANNELS, LEAST_FILTERS, ConvolutionTile, Tile, convolution_tile
 from argus.graph.window import window_of
 
@@ -107,6 +108,8 @@ class ConvolutionEmitter(Emitter):
     """Emits the tile of a convolution, and then the operators that use it."""
 
     def __init__(self, group: Group, layout: Layout, tile: ConvolutionTile) -> None:
+        if not tile.pixels:
+            raise Mismatch("a convolution with one pixel")
         last = tile.pixels[-1][0]
         super().__init__(group, layout, Tile(tile.rows, last, tile.grid, tile.filters, tile.width))
         self.conv, self.window = tile, window_of(group.window)

@@ -150,6 +150,14 @@ def test_uneven_windows_are_left() -> None:
     assert "windows of different sizes" in report.rows[0]["reason"]
 
 
+@pytest.mark.parametrize(("pixels", "kernels"), [(1, []), (2, ["convolution"])])
+def test_a_convolution_with_one_pixel_is_left(pixels: int, kernels: list[str]) -> None:
+    report = same(nn.Conv2d(16, 8, 1).bfloat16(), torch.randn(2, 16, 1, pixels).bfloat16(), tolerance=2e-2)
+    assert taken(report) == kernels
+    if pixels == 1:
+        assert left(report) == ["convolution.default"] and "one pixel" in report.rows[0]["reason"]
+
+
 def test_places_of_maxima_are_left() -> None:
     report = same(nn.MaxPool2d(2, return_indices=True), torch.randn(2, 3, 6, 8))
     assert left(report) == ["max_pool2d_with_indices.default"]
