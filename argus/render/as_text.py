@@ -1,22 +1,17 @@
-"""Diagnostics for people (text), for programs (JSON) and for code hosts (SARIF 2.1)."""
+"""Diagnostics for people: places in the text, witnesses and remedies."""
 
 from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from rich.cells import cell_len
 from rich.text import Text
 
-from argus.diagnostic import Diagnostic, Event, Note, Opinion, Severity, Verdict, Witness
+from argus.diagnostic import Diagnostic, Note, Opinion, Verdict, Witness
+from argus.render.outcome import Outcome
 from argus.source import Span
-
-Json = dict[str, Any]
-
-SCHEMA = "argus.check/1"
-"""The version of `--json`. It changes when a field is removed or changes its meaning; fields may be added."""
 
 _STYLES: Mapping[str, str] = {
     "refuted": "bold red",
@@ -30,43 +25,6 @@ _WIDEST = 200
 """Characters that are shown of a source line."""
 _UNSEEN = ("Cc", "Cf", "Zl", "Zp")
 """Categories of characters that are not seen, or change how others are."""
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The result for one kernel.
-
-    `verdict`: UNKNOWN also if nothing was tried.
-    `seconds`: wall time.
-    `alignment`: the assumed alignment of each tensor and its rows, in bytes; every call checks it.
-    `accepted`: the unknown findings that were accepted, and tested in `runs` runs in the simulator.
-    `equality`: the sense in which values of each specified output are compared, "exact" or "over the reals".
-    `opinions`: second opinions, by engine and question, if there are any.
-    """
-
-    kernel: str
-    verdict: Verdict
-    seconds: float
-    assumptions: tuple[str, ...]
-    diagnostics: tuple[Diagnostic, ...]
-    alignment: Mapping[str, int] = field(default_factory=dict)
-    accepted: tuple[str, ...] = ()
-    runs: int = 0
-    equality: Mapping[str, str] = field(default_factory=dict)
-    opinions: tuple[Opinion, ...] = ()
-
-    @property
-    def unusable(self) -> bool:
-        """Return True if there was nothing to prove: no finding is about a property of a kernel."""
-        return self.verdict is Verdict.UNKNOWN and all(d.verdict is None for d in self.diagnostics)
-
-    @property
-    def word(self) -> str:
-        """The verdict in a word: "proved", "refuted", "unknown", or "error" for an input that cannot be used."""
-        return "error" if self.unusable else self.verdict.value
-
-
-# ---------------------------------------------------------------------------- text
 
 
 def outcome_text(outcome: Outcome) -> Text:
@@ -312,156 +270,3 @@ def _elements(values: Any) -> str:
 
 def _tuple(values: Iterable[Any]) -> str:
     return ", ".join(map(str, values))
-
-
-# ---------------------------------------------------------------------------- JSON
-
-
-def outcome_json(outcome: Outcome) -> Json:
-    """Return an object of `docs/schema/check-1.json`; `verdict` is "error" for an input that cannot be used."""
-    return {
-        "schema": SCHEMA,
-        "kernel": outcome.kernel,
-        "verdict": outcome.word,
-        "seconds": round(outcome.seconds, 6),
-        "assumptions": list(outcome.assumptions),
-        "alignment": dict(outcome.alignment),
-        "accepted": list(outcome.accepted),
-        "equality": dict(outcome.equality),
-        "diagnostics": [diagnostic_json(d) for d in outcome.diagnostics],
-        "second_opinion": [_opinion_json(o) for o in outcome.opinions],
-    }
-
-
-def _opinion_json(opinion: Opinion) -> Json:
-    return {
-        "engine": opinion.engine,
-        "question": opinion.question,
-        "agreed": opinion.agreed,
-        "undecided": opinion.undecided,
-        "disagreed": list(opinion.disagreed),
-    }
-
-
-def diagnostic_json(diagnostic: Diagnostic) -> Json:
-    """All fields of a diagnostic; `witness` only where there is one."""
-    result: Json = {
-        "code": diagnostic.code,
-        "property": diagnostic.property,
-        "severity": diagnostic.severity.value,
-        "verdict": diagnostic.verdict.value if diagnostic.verdict is not None else None,
-        "message": diagnostic.message,
-        "span": span_json(diagnostic.span),
-        "label": diagnostic.label,
-        "notes": [_note_json(note) for note in diagnostic.notes],
-        "help": diagnostic.help,
-    }
-    if diagnostic.witness is not None:
-        result["witness"] = witness_json(diagnostic.witness)
-    return result
-
-
-def span_json(span: Span) -> Json | None:
-    """`file`, `line`, `column` (from 1), `end_line`, `end_column` (exclusive), `call`; None for generated code."""
-    if span.file is None:
-        return None
-    return {
-        "file": span.file.path,
-        "line": span.line,
-        "column": span.column,
-        "end_line": span.end_line,
-        "end_column": span.end_column,
-        "call": span_json(span.call) if span.call is not None else None,
-    }
-
-
-def _note_json(note: Note) -> Json:
-    return {"message": note.message, "span": span_json(note.span)}
-
-
-def witness_json(witness: Witness) -> Json:
-    """All fields of a witness, its element under `element`; each hop of `provenance` is a span with a message."""
-    return {
-        "sizes": witness.sizes,
-        "block": list(witness.block),
-        "thread": witness.thread,
-        "warp": witness.warp,
-        "lane": witness.lane,
-        "iteration": witness.iteration,
-        "element": {
-            "object": witness.object,
-            "logical": list(witness.logical),
-            "physical": witness.physical,
-        },
-        "arrived": witness.arrived,
-        "expected": witness.expected,
-        "provenance": [{"message": hop.message, **(span_json(hop.span) or {})} for hop in witness.provenance],
-        "other": witness.other,
-        "failing": witness.failing,
-        "unique": witness.unique,
-        "replayed": witness.replayed,
-        "trace": [_event_json(event) for event in witness.trace],
-        "missing": witness.missing,
-        "contents": witness.contents,
-    }
-
-
-def _event_json(event: Event) -> Json:
-    """One step of a trace; `barrier` and `phase` are None where no mbarrier takes part, a known span has its fields."""
-    return {
-        "role": event.role,
-        "what": event.what,
-        "message": event.message,
-        "block": list(event.block),
-        "iteration": event.iteration,
-        "barrier": event.barrier or None,
-        "phase": event.phase if event.barrier else None,
-        **(span_json(event.span) or {}),
-    }
-
-
-# ---------------------------------------------------------------------------- SARIF
-
-
-def sarif(outcomes: Iterable[Outcome], version: str) -> Json:
-    """A SARIF 2.1.0 log with one run; `version` is that of Argus. Document: OASIS SARIF 2.1.0."""
-    found = [(outcome, diagnostic) for outcome in outcomes for diagnostic in outcome.diagnostics]
-    codes = sorted({diagnostic.code for _, diagnostic in found})
-    driver = {"name": "argus", "version": version, "rules": [{"id": code} for code in codes]}
-    results = [_sarif_result(outcome, diagnostic, codes) for outcome, diagnostic in found]
-    return {
-        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
-        "version": "2.1.0",
-        "runs": [{"tool": {"driver": driver}, "columnKind": "unicodeCodePoints", "results": results}],
-    }
-
-
-def _sarif_result(outcome: Outcome, diagnostic: Diagnostic, codes: list[str]) -> Json:
-    related = [note for note in diagnostic.notes if note.span.known]
-    if diagnostic.witness is not None:
-        related += [hop for hop in diagnostic.witness.provenance if hop.span.known]
-        related += [Note(f"{e.role} {e.message}", e.span) for e in diagnostic.witness.trace if e.span.known]
-    result: Json = {
-        "ruleId": diagnostic.code,
-        "ruleIndex": codes.index(diagnostic.code),
-        "level": "warning" if diagnostic.severity is Severity.WARNING else "error",
-        "message": {"text": diagnostic_text(diagnostic).plain},
-        "locations": [_location(diagnostic.span)] if diagnostic.span.known else [],
-        "relatedLocations": [{**_location(n.span), "message": {"text": n.message}} for n in related],
-        "properties": {
-            "kernel": outcome.kernel,
-            "property": diagnostic.property,
-            "verdict": diagnostic.verdict.value if diagnostic.verdict is not None else None,
-        },
-    }
-    if diagnostic.witness is not None:
-        result["properties"]["witness"] = witness_json(diagnostic.witness)
-    return result
-
-
-def _location(span: Span) -> Json:
-    region = {"startLine": span.line, "startColumn": span.column}
-    if span.end_line >= span.line and span.end_column:
-        region |= {"endLine": span.end_line, "endColumn": span.end_column}
-    path = span.file.path if span.file is not None else ""
-    return {"physicalLocation": {"artifactLocation": {"uri": path.replace("\\", "/")}, "region": region}}
