@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -68,6 +69,15 @@ def gemm_fp8(rows: int, columns: int, waves: int, m: int, n: int, k: int) -> Cas
     a, b = bits[:m], bits[m:]
     right = FP8["fp8"][a].astype(np.float64) @ FP8["fp8"][b].T
     return _product(constants, waves, (rows, columns), a, b, np.zeros((m, n), np.uint16), right, (2**-7, 1e-3))
+
+
+@cache
+def gemm_waves(m: int, n: int, k: int) -> Case:
+    """The example that loads straight to LDS, two steps ahead, and counts its waits."""
+    kernel = lowered(Path("examples/gemm_waves.py"), "gemm_waves")
+    a, b = to_bfloat16(random(m, k)), to_bfloat16(random(n, k))
+    named = {"a": a, "b": b, "c": np.zeros((m, n), np.uint16), "M": m, "N": n, "K": k}
+    return Case(kernel, (-(-m // 64), -(-n // 64)), named, {"c": from_bfloat16(a) @ from_bfloat16(b).T}, (2**-7, 1e-3))
 
 
 def _product(constants: Any, waves: int, tile: tuple[int, int], a: Any, b: Any, c: Any, right: Any, error: Any) -> Case:
