@@ -225,6 +225,7 @@ def _parser() -> argparse.ArgumentParser:
         cold,
         product,
         attend,
+        forms,
         memory,
         conflicts,
         hot,

@@ -77,6 +77,7 @@ def attention_forward(
     CAP: al.constexpr = 0.0,
     SCORE: al.constexpr = None,
     MASK: al.constexpr = None,
+    INVARIANT: al.constexpr = False,
 ):
     """`o = softmax(q @ k.T * scale) @ v` for every head, `scale` times log2(e); `lse` the log-sum-exp of each row.
 
@@ -85,6 +86,7 @@ def attention_forward(
     With BESIDE, every block has the product of values, in one piece with its softmax: that of the first is of zeros.
     With WINDOW, row i sees that many keys at most, the last of which is the last one that it sees otherwise. Scores are
     `changed`, with an approximate tangent; MASK hides further keys. Tiles of rows have WIDTH elements, if not D.
+    INVARIANT: the bits of a batch's results do not depend on the other batches, nor on how many there are.
     Without VALUES the proof is of which elements are combined, by tags, and not of the values.
     """
     B, H, M = q.shape[0], q.shape[1], q.shape[2]
@@ -93,6 +95,9 @@ def attention_forward(
     al.requires(o.shape[2] == PARTS)
     al.requires((PARTS == 1) | (N <= PARTS * SPAN))
     al.requires(scale > 0.0)
+    if INVARIANT:
+        al.invariant(o, B)
+        al.invariant(lse, B)
     reach = N - M if CAUSAL else N  # row i sees the keys up to i + reach
     if VALUES:
         al.spec(

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
 
 from argus.compile import prove  # noqa: E402
 from argus.diagnostic import LaunchError, Verdict  # noqa: E402
-from argus.frontend import Options  # noqa: E402
+from argus.frontend import Options, check, parse  # noqa: E402
 from argus.kernels import attention_varlen  # noqa: E402
+from argus.kernels.attention_varlen import _SHORT, _TILES  # noqa: E402
+from argus.passes import lower  # noqa: E402
 from argus.source import SourceFile  # noqa: E402
+from tests.backend.host import run  # noqa: E402
 from tests.kernels.common import assert_proved, random, source_of  # noqa: E402
 
 
@@ -60,6 +64,50 @@ def test_results(device: str, heads: tuple[int, int, int], queries: list[int], k
     eps = torch.finfo(found.dtype).eps
     torch.testing.assert_close(found.double(), right, rtol=2 * eps, atol=eps)
     torch.testing.assert_close(levels.double(), exactly, rtol=1e-5, atol=1e-5)
+
+
+def tiles(queries: list[int], keys: list[int], side: int, causal: bool) -> list[Any]:
+    """Where each tile's rows begin, and the keys of its last row: what `cut_sequences` finds, one tile left over."""
+    first, begin, end = [], [], []
+    row = key = 0
+    for m, n in zip(queries, keys, strict=True):
+        for at in range(0, m, side):
+            first.append(row + at)
+            begin.append(key)
+            end.append(max(key, key + n - (m - min(at + side, m) if causal else 0)))
+        row, key = row + m, key + n
+    found = ([*first, row, row], [*begin, 0, 0], [*end, 0, 0])
+    return [np.array(x, np.int32) for x in found]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(
+    ("heads", "queries", "keys"),
+    [((2, 1, 64), [70, 0, 1, 333], [70, 5, 3, 320]), ((2, 2, 128), [5, 130, 300], [0, 131, 40])],
+)
+@pytest.mark.parametrize("side", [64, 128])
+def test_text_for_the_copy_engine(
+    side: int, heads: tuple[int, int, int], queries: list[int], keys: list[int], causal: bool, require_tool: Any
+) -> None:
+    """The text for sm_90a, whose blocks go through several programs, run on the host."""
+    require_tool("g++", "clang++", "c++")
+    found = _SHORT if side == 64 else _TILES
+    constants = {name: value for name, value in found.items() if name != "num_warps"}
+    constants |= {"D": heads[2], "GROUP": heads[0] // heads[1], "CAUSAL": causal}
+    module = parse(source_of("attention_varlen"))
+    kernel = lower(check(module, "attention_packed", Options("sm_90a", int(found["num_warps"]), constants)), "sm_90a")
+    given = packed(heads, queries, keys, "bfloat16", "cpu")
+    bits = {name: x.view(torch.uint16).numpy() for name, x in zip("qkv", given, strict=False)}
+    o = np.full((sum(queries), *heads[::2]), 0x7FC0, np.uint16)
+    lse = np.full((heads[0], sum(queries)), np.nan, np.float32)
+    plan = dict(zip(("first", "begin", "end"), tiles(queries, keys, side, causal), strict=True))
+    sizes = {"T": sum(queries), "H": heads[0], "S": sum(keys), "HK": heads[1], "L1": len(plan["first"])}
+    grid = (heads[0], sizes["L1"] - 1, 1)
+    run(kernel, grid, o=o, lse=lse, scale=heads[2] ** -0.5 * 1.4426950408889634, **bits, **plan, **sizes)
+    right, exactly = exact(*given, causal)
+    torch.testing.assert_close(torch.from_numpy(o).view(torch.bfloat16).double(), right, rtol=0.016, atol=0.008)
+    torch.testing.assert_close(torch.from_numpy(lse).double(), exactly, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("wrong", [[0, 40, 20, 50], [0, 900, 20, 50], [7, 20, 30, 2000], [0, -5, 3, 50]])

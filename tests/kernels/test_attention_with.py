@@ -75,11 +75,21 @@ def test_results(device: str, sizes: tuple[int, ...], options: dict[str, Any]) -
     torch.testing.assert_close(levels.double(), exactly, rtol=1e-5, atol=1e-4)
 
 
+@pytest.mark.slow
+def test_results_do_not_depend_on_the_batch(device: str) -> None:
+    q, k = (random(3, heads, 70, 64, dtype="float16", device=device, seed=heads) for heads in (2, 1))
+    together = attention_with(q, k, k, causal=True, batch_invariant=True)
+    for b in range(3):
+        alone = attention_with(q[b : b + 1], k[b : b + 1], k[b : b + 1], causal=True, batch_invariant=True)
+        assert torch.equal(alone[0], together[b])
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"window": 4}, "a window of 4 keys without causal"),
         ({"window": 0, "causal": True}, "a window of 0 keys"),
+        ({"window": 4, "causal": True, "batch_invariant": True}, "a window in a form"),
         ({"softcap": -1.0}, "the cap of scores is -1"),
         ({"softcap": float("inf")}, "the cap of scores is inf"),
     ],
@@ -108,7 +118,9 @@ ELSEWHERE: dict[str, Any] = {"CAUSAL": True, "BLOCK_M": 64, "BLOCK_N": 32}
         ("sm_90a", {**HOPPER, "WINDOW": 100, "CAP": 30.0, "D": 64}),
         ("sm_90a", {**HOPPER, "D": 80, "WIDTH": 128}),
         ("sm_90a", {**HOPPER, "D": 256, "WIDTH": 256, "BLOCK_N": 48}),
+        ("sm_90a", {**HOPPER, "INVARIANT": True, "SCHEDULE": "turns"}),
         ("sm_80", {**ELSEWHERE, "WINDOW": 100}),
+        ("sm_80", {**ELSEWHERE, "D": 64, "INVARIANT": True}),
         ("sm_80", {**ELSEWHERE, "CAP": 30.0, "D": 96}),
         ("sm_80", {**ELSEWHERE, "CAUSAL": False, "SCORE": sloped, "MASK": documents}),
         ("gfx942", {**ELSEWHERE, "WINDOW": 100, "D": 64}),

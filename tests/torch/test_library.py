@@ -258,7 +258,7 @@ OPERATORS: dict[str, Make] = {
     ),
     "attention_decode": lambda: (*CASES["attention_decode"][1](), None),
     "attention_varlen": lambda: (*(random(9, 2, 64, dtype="float16"),) * 3, OFFSETS, OFFSETS, None, True),
-    "attention_with": lambda: (*(random(1, 2, 6, 64, dtype="float16"),) * 3, None, True, 4, 0.0),
+    "attention_with": lambda: (*(random(1, 2, 6, 64, dtype="float16"),) * 3, None, True, 0, 0.0, True),
     "cache_append": lambda: (
         *(random(4, 2, 16, dtype="float16"),) * 2,
         *(random(3, 2, 2, 16, dtype="float16", seed=seed) for seed in (1, 2)),
