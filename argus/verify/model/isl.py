@@ -105,6 +105,11 @@ def merged(pieces: _Union) -> _Union:
         return pieces
 
 
+def explicit(pieces: _Union) -> _Union:
+    """Merge the pieces of a union after integers that only exist became floor divisions: equal ones are one."""
+    return merged(pieces.compute_divs())
+
+
 @dataclass(frozen=True, slots=True)
 class Point:
     """A sample: parameter values by identifier, the tuple's name, and its coordinates."""

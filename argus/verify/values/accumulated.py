@@ -11,12 +11,15 @@ from argus.ir.nodes import Accumulate, Spec, SpecReduce
 from argus.ir.spec_terms import identity, strip
 from argus.verify.checks.races import by_block
 from argus.verify.findings import Finding, unknown
-from argus.verify.model.isl import UnionMap, empty_map, empty_set, isl, map_parts
+from argus.verify.model.isl import UnionMap, UnionSet, empty_map, empty_set, isl, map_parts
 from argus.verify.model.program import PROGRAM, Site, turns
+from argus.verify.model.relations import Model
 from argus.verify.model.translator import NonAffine
-from argus.verify.values.matching import IDEMPOTENT, Matcher
+from argus.verify.values.compare import Comparison
+from argus.verify.values.products import IDEMPOTENT
 from argus.verify.values.scope import Mismatch, Scope
-from argus.verify.values.terms import Constant, Reduce, TermBuilder
+from argus.verify.values.stated import ROOT, Stated
+from argus.verify.values.terms import Constant, Reduce
 
 _HELP = (
     "the specification of a tensor that is accumulated into is one reduction, by the operation of the atomics, at "
@@ -24,13 +27,13 @@ _HELP = (
 )
 
 
-def accumulated(builder: TermBuilder, matcher: Matcher, spec: Spec, stores: list[tuple[Site, int]]) -> list[Finding]:
-    """Return the findings for an output that is only accumulated into.
+def accumulated(comparison: Comparison, stated: Stated, spec: Spec, stores: list[tuple[Site, int]]) -> list[Finding]:
+    """Findings on an output that is accumulated into, and nothing else.
 
     `stores`: each site, with the number of its access.
     """
     try:
-        _match(builder, matcher, spec, stores)
+        _match(comparison, stated, spec, stores)
     except (Mismatch, NonAffine) as error:
         reason = error.message if isinstance(error, Mismatch) else str(error)
         text = f"cannot tell whether '{spec.output}' follows its specification: {reason}"
@@ -38,64 +41,75 @@ def accumulated(builder: TermBuilder, matcher: Matcher, spec: Spec, stores: list
     return []
 
 
-def _match(builder: TermBuilder, matcher: Matcher, spec: Spec, stores: list[tuple[Site, int]]) -> None:
+def _match(comparison: Comparison, stated: Stated, spec: Spec, stores: list[tuple[Site, int]]) -> None:
     """Raise `Mismatch` unless all blocks together contribute every term, and only once if repeats would matter."""
-    value, model = strip(spec.value), builder.model
+    value, model = strip(spec.value), comparison.model
     if not isinstance(value, SpecReduce):
         raise Mismatch("what is specified is no reduction")
     if model.kernel.grid is None:
         raise Mismatch("the kernel declares no grid")
     if any(cells.relation.mode is not Mode.ACCUMULATE for cells in model.accesses_of(spec.output)):
         raise Mismatch("it is also read or stored to")
-    counts = [_counted(builder, matcher, spec, value, site, number) for site, number in stores]
-    places = [_places(counted, variables) for counted, variables in counts]
-    wanted = _wanted(matcher, spec, value)
+    if any(isinstance(site.stmt, Accumulate) and site.stmt.op != value.op for site, _ in stores):
+        raise Mismatch(f"what is specified is a reduction by '{value.op}', and another one is done")
+    places = _places(comparison, spec)
+    itself = places.identity()
+    parts = tuple((_touched(comparison, site, number), site) for site, number in stores)
+    mine = Reduce(
+        value.op, Constant(identity(value)), tuple((t.reverse(), comparison.builder.written(s)) for t, s in parts)
+    )
+    term = stated.of(spec.value, len(spec.names), itself)
+    for terms, found in comparison.contributed(value.op, mine, term, Scope(itself, itself)):
+        _require_each(model, terms, found, value.op in IDEMPOTENT)
+
+
+def _require_each(model: Model, terms: UnionSet, found: list[UnionMap], idempotent: bool) -> None:
+    """Every term is contributed by some block, by one of them if that matters: `found` is {contribution -> term}."""
+    wanted = isl.Set.from_union_set(terms.coalesce()).intersect_params(model.context.sizes)
     everything = empty_set()
-    for (counted, _), place in zip(counts, places, strict=True):
-        everything = everything.union(_simply(counted.reverse().apply_range(place), wanted).range())
+    for each in found:
+        brought = _simply(each, wanted).range()
+        if not (idempotent or everything.intersect(brought).is_empty()):
+            raise Mismatch("a term contributes more than once")
+        everything = everything.union(brought)
+    if everything.is_empty():
+        raise Mismatch("no block contributes some of the terms")
     contributed = isl.Set.from_union_set(everything.coalesce())
-    by = by_block(contributed, len(model.kernel.program_ids))  # {program ids -> [cell -> k]}
+    by = by_block(contributed, len(model.kernel.program_ids))  # {program ids -> term}
     if model.varying(by):
         raise Mismatch("what a block contributes depends on what it loads")
     if not wanted.is_subset(by.range()):
         raise Mismatch("no block contributes some of the terms")
     if not by.range().is_subset(wanted):
         raise Mismatch("the blocks contribute terms that are not specified")
-    together = places[0]
-    for place in places[1:]:
-        together = together.union(place)
-    once = all(counted.is_single_valued() for counted, _ in counts) and together.is_injective() and by.is_injective()
-    if value.op not in IDEMPOTENT and not once:
+    if not idempotent and not (all(each.is_injective() for each in found) and by.is_injective()):
         raise Mismatch("a term contributes more than once")
 
 
-def _counted(
-    builder: TermBuilder, matcher: Matcher, spec: Spec, value: SpecReduce, site: Site, number: int
-) -> tuple[UnionMap, UnionMap]:
-    """Return {[instance -> k] -> contribution} of one statement in one block, and {instance -> cell}."""
-    cells, stmt = builder.model.cells(site, number), site.stmt
-    if not cells.exact or not isinstance(stmt, Accumulate):
+def _touched(comparison: Comparison, site: Site, number: int) -> UnionMap:
+    """{instance -> place} of one statement in one block."""
+    cells = comparison.model.cells(site, number)
+    if not cells.exact or not isinstance(site.stmt, Accumulate):
         raise Mismatch(cells.reason or "it is not accumulated into by a plain statement")
     if turns(site.role) > 1:
         raise Mismatch("roles take turns with the programs that contribute")
     touched = cells.map
     if PROGRAM in site.iterators:  # nothing tells one program of a block from another: the first stands for all
         touched = touched.fix_val(isl.dim_type.in_, site.iterators.index(PROGRAM), 0)
-    roots = touched.domain().to_union_set()
-    variables = matcher.as_variables(touched)
-    scope = Scope(roots.identity(), variables, tuple(range(len(spec.names))), roots.identity())
-    own = Reduce(stmt.op, Constant(identity(value)), ((roots.identity(), builder.written(site)),))
-    return matcher.counted(own, value, scope).coalesce(), variables.coalesce()
+    return touched.set_tuple_name(isl.dim_type.out, ROOT).to_union_map()
 
 
-def _places(counted: UnionMap, variables: UnionMap) -> UnionMap:
-    """Return {[instance -> k] -> [cell -> k]}."""
-    terms = counted.domain().unwrap()
-    return terms.domain_map().apply_range(variables).range_product(terms.range_map()).coalesce()
+def _places(comparison: Comparison, spec: Spec) -> UnionSet:
+    """All elements of the output."""
+    model = comparison.model
+    shape = next(t.shape for t in model.kernel.tensors if t.name == spec.output)
+    dims = [f"v{axis}" for axis in range(len(shape))]
+    bounds = [f"0 <= {d} < {model.translator.integer(e, ())}" for d, e in zip(dims, shape, strict=True)]
+    return model.parse_set(f"{{ {ROOT}[{', '.join(dims)}] : {' and '.join(bounds) or 'true'} }}").to_union_set()
 
 
 def _simply(brought: UnionMap, wanted: isl.Set) -> UnionMap:
-    """Return {contribution -> [cell -> k]} in few pieces, from `brought`, whose domain also names the collectors.
+    """{contribution -> term} in few pieces, of `brought`, {what collected it, and contribution -> term}.
 
     A sum that is collected in several ways has pieces for each way. If the simple hull of all pieces, restricted to
     `wanted`, equals their union, the hull replaces them.
@@ -109,14 +123,3 @@ def _simply(brought: UnionMap, wanted: isl.Set) -> UnionMap:
         same = part.n_basic_map() > 1 and hull.is_subset(part) and part.is_subset(hull)
         result = result.union((hull if same else part).to_union_map())
     return result
-
-
-def _wanted(matcher: Matcher, spec: Spec, value: SpecReduce) -> isl.Set:
-    """Return the set of all [cell -> k], for every element of the output and every term."""
-    model = matcher.model
-    shape = next(t.shape for t in model.kernel.tensors if t.name == spec.output)
-    dims = [f"v{axis}" for axis in range(len(shape))]
-    bounds = [f"0 <= {d} < {model.translator.integer(e, ())}" for d, e in zip(dims, shape, strict=True)]
-    cells = model.parse_set(f"{{ V[{', '.join(dims)}] : {' and '.join(bounds) or 'true'} }}")
-    terms = isl.Set.from_union_set(matcher.values(value))
-    return isl.Map.from_domain_and_range(cells, terms).wrap().intersect_params(model.context.sizes)

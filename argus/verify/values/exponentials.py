@@ -11,15 +11,31 @@ import math
 from dataclasses import dataclass, replace
 
 from argus.verify.model.isl import UnionMap, UnionSet, empty_map, empty_set
-from argus.verify.values.linear import EmptyRow, Exponents, Linear, Monomial, Ref, close, closure
+from argus.verify.values.linear import EmptyRow, Exponents, Linear, closure
 from argus.verify.values.numbers import Numbers, always_real
-from argus.verify.values.products import inverted, together
-from argus.verify.values.scope import Mismatch
-from argus.verify.values.summands import Level, Placed, Summand, added_up, lifted, one_image, scaled, seen, spread
+from argus.verify.values.scope import Mismatch, close
+from argus.verify.values.summands import (
+    Level,
+    Monomial,
+    Placed,
+    Ref,
+    Scale,
+    Summand,
+    added_up,
+    counted,
+    inverted,
+    lifted,
+    one_image,
+    scaled,
+    seen,
+    spread,
+    together,
+)
 from argus.verify.values.terms import (
     Again,
     Apply,
     Cases,
+    Choice,
     Constant,
     Opaque,
     Parameter,
@@ -28,6 +44,7 @@ from argus.verify.values.terms import (
     Term,
     Via,
 )
+from argus.verify.values.weights import splits, unless_zero, weighs
 
 
 @dataclass(frozen=True)
@@ -43,12 +60,13 @@ class Shift:
 class Carried:
     """The value of a statement that reads its own earlier values: the summands of this and all earlier instances.
 
-    `reach`: {instance -> itself and the earlier ones that it carries on}.
+    `reach`: {instance -> itself and the earlier ones that it carries on}. `added`: it adds to what it wrote before.
     """
 
     summands: tuple[Summand, ...]
     reach: UnionMap
     shift: Shift | None
+    added: bool
 
 
 class Exponentials:
@@ -60,8 +78,9 @@ class Exponentials:
         self._carried: dict[int, Carried] = {}
         self._open: set[int] = set()
         self._numbers = Numbers()
-        self.divided: set[str] = set()
-        """Scalars that terms were divided by, although no precondition or assumption makes them positive."""
+        self.counting = self.counted = False
+        """Whether what is the same for all values of a bound variable is taken as often as that has values; whether
+        there was such a thing."""
         self._instead: dict[int, tuple[Term, Term]] = {}
 
     # ------------------------------------------------------------------ terms
@@ -95,9 +114,11 @@ class Exponentials:
                 return self.product(left, right) if right else []
             case Apply(op="truediv", args=(a, Constant(value=value))) if value:
                 return [scaled(s, 1 / value) for s in self.summands(a, path)]
-            case Apply(op="truediv", args=(a, b)):
-                upper, lower = self.summands(a, path), self._inverse(b, path)
-                if any(s.divisors for s in lower):
+            case Apply(op="truediv" | "share" as op, args=(a, b)):
+                upper, lower = self.summands(a, path), self._inverse(b, path, op == "share")
+                if any(p.without is not None and not p.guarded for s in lower for p in s.divisors):
+                    self._require_numbers(term, upper, path, _NOTHING_BY_NOTHING)
+                elif any(s.divisors for s in lower):
                     self._require_numbers(term, upper, path)
                 return self.product(upper, lower)
             case Apply(op="sigmoid", args=(a,)):
@@ -105,69 +126,161 @@ class Exponentials:
             case Apply(op="rsqrt", args=(a,)):
                 root = self._derived(term, "sqrt", a)
                 return [Summand(path.domain(), divisors=(Placed(Ref(root, path)),))]
+            case Apply(op="log", args=(a,)):
+                return self._logarithm(term, a, path)
             case Apply(op="log2", args=(a,)):
                 natural = self._derived(term, "log", a)
-                return [Summand(path.domain(), factor=1 / math.log(2), factors=(Placed(Ref(natural, path)),))]
+                return [scaled(s, 1 / math.log(2)) for s in self.summands(natural, path)]
             case Apply(op="exp" | "exp2" as op, args=(a,)):
                 base = math.log(2) if op == "exp2" else 1.0
                 forms = [self.exponents.scaled(form, base, ()) for form in self.exponents.linear(a, path)]
-                return [s for form in forms if (s := self._exponential(form)) is not None]
-            case Reduce(op="add", start=start, parts=parts):
-                return self.summands(start, path) + self._sum(parts, path)
+                return [s for form in forms for s in self._exponential(form)]
+            case Reduce(op="add", start=start, parts=parts, count=count):
+                return self.summands(start, path) + self._sum(parts, path, count)
             case Opaque(reason=reason):
                 raise Mismatch(reason)
             case _:
                 return [Summand(path.domain(), factors=(Placed(Ref(term, path)),))]
 
+    def sum(self, term: Term, path: UnionMap) -> list[Summand]:
+        """Return the summands of a term, without levels that cancel."""
+        return [self.settled(s) for s in self.summands(term, path)]
+
     def _derived(self, term: Term, op: str, *args: Term) -> Term:
         """Return the term `op(args)` that replaces `term` or a part of it: the same object on every call."""
         return self._instead.setdefault(id(term), (term, Apply(op, args)))[1]
 
-    def _require_numbers(self, term: Term, others: list[Summand], path: UnionMap) -> None:
+    def _require_numbers(
+        self, term: Term, others: list[Summand], path: UnionMap,
+        text: str = "a factor that may be no number, also where its weight is 0",
+    ) -> None:  # fmt: skip
         """Raise `Mismatch` if a term may not be a number where all the summands that it is multiplied by are 0."""
-        if _splits(term):
+        if splits(term, self.exponents.positive):
             return
         zero = path.domain()
         for s in others:
             zero = zero.subtract(s.roots)
         if not zero.is_subset(self._numbers.real(term, zero, path)):
-            raise Mismatch("a factor that may be no number, also where its weight is 0")
+            raise Mismatch(text)
 
-    def _inverse(self, term: Term, path: UnionMap) -> list[Summand]:
-        """Return one over a term, by parts. Products are inverted factor by factor; a sum becomes one divisor."""
+    def _inverse(self, term: Term, path: UnionMap, guarded: bool = False) -> list[Summand]:
+        """One over a term, by parts: what it is a product of is apart where it is one product and no sum.
+
+        A sum is kept without the factor and the level that all of it has. With `guarded`, the quotient is 0 where the
+        term is 0, which a sum of weights is where every weight is.
+        """
+        match term:
+            case Via(along=along, term=inner):
+                return self._inverse(inner, path.apply_range(along), guarded)
+            case Cases(parts=parts):
+                limited = [(path.intersect_range(region), inner) for region, inner in parts]
+                return [s for p, inner in limited if not p.is_empty() for s in self._inverse(inner, p, guarded)]
+            case Choice() if (total := unless_zero(term)) is not None:
+                if not all(map(weighs, self.summands(total, path))):
+                    return [Summand(path.domain(), divisors=(Placed(Ref(term, path)),))]
+                return self._inverse(total, path, True)
+            case _:
+                pass
         found, points = self.summands(term, path), path.domain()
-        apart = all(s.up is None and s.again is None and s.factor for s in found)
-        for s in found if apart else ():
-            apart = apart and s.points.is_subset(points)
-            points = points.subtract(s.points)
-        if not apart or not points.is_empty():
-            return [Summand(path.domain(), divisors=(Placed(Ref(term, path)),))]
-        self.divided |= {name for s in found for name in s.scalars if name not in self.exponents.positive}
-        return [
-            replace(
-                s,
-                factor=1 / s.factor,
-                scalars=inverted(s.scalars),
-                scores=tuple((replace(m, factor=-m.factor), root) for m, root in s.scores),
-                levels=tuple(replace(level, factor=-level.factor) for level in s.levels),
-                factors=s.divisors,
-                divisors=s.factors,
-            )
-            for s in found
-        ]
+        if self._single(found, points) and not guarded:
+            return [self._over(s) for s in found]
+        scale, common = self._shared(found)
+        below = Placed(Ref(term, path), without=scale, guarded=guarded)
+        levels = tuple(replace(level, factor=-level.factor) for level in common)
+        scalars = inverted(scale.scalars, self.exponents.positive)
+        return [Summand(points, None, 1 / scale.factor, scalars, levels=levels, divisors=(below,))]
 
-    def _exponential(self, form: Linear) -> Summand | None:
-        """Return exp of a linear form as a summand; None if it is 0."""
-        levels, scores = [], []
+    def _over(self, s: Summand) -> Summand:
+        """One over a product."""
+        return replace(
+            s,
+            factor=1 / s.factor,
+            scalars=inverted(s.scalars, self.exponents.positive),
+            scores=tuple((replace(m, factor=-m.factor), root) for m, root in s.scores),
+            levels=tuple(replace(level, factor=-level.factor) for level in s.levels),
+            factors=s.divisors,
+            divisors=s.factors,
+        )
+
+    def _single(self, found: list[Summand], points: UnionSet) -> bool:
+        """Whether a term is one product at each of the points."""
+        for s in found:
+            if s.up is not None or s.again is not None or not s.factor or not s.points.is_subset(points):
+                return False
+            points = points.subtract(s.points)
+        return bool(points.is_empty())
+
+    def _shared(self, found: list[Summand]) -> tuple[Scale, tuple[Level, ...]]:
+        """Return what all summands of a sum are multiplied by, and their level, which is the same for all of a root."""
+        first = found[0] if found else Summand(empty_set())
+        alike = first.factor and all(close(abs(s.factor), abs(first.factor)) for s in found)
+        scalars = first.scalars if all(s.scalars == first.scalars for s in found) else ()
+        shift = self.shift(found)
+        levels: tuple[Level, ...] = ()
+        if shift is not None and shift.factor:
+            levels = (Level(shift.factor, shift.scalars, shift.made),)
+        return Scale(abs(first.factor) if alike else 1.0, scalars, bool(levels)), levels
+
+    def without(self, found: list[Summand], scale: Scale | None) -> list[Summand]:
+        """Return the summands of a sum without what was taken out of it, wherever the sum is seen from."""
+        if any(s.levels for s in found) and not (scale is not None and scale.levelled):
+            raise Mismatch("a sum of weights that are relative to a maximum, where the specification has none")
+        if scale is None:
+            return found
+        if scale.scalars and any(s.scalars != scale.scalars for s in found):
+            raise Mismatch("a sum whose terms are multiplied by different scalars")
+        self.shift(found)
+        rest = (replace(scaled(s, 1 / scale.factor), levels=()) for s in found)
+        return [replace(s, scalars=()) if scale.scalars else s for s in rest]
+
+    def _logarithm(self, term: Term, inner: Term, path: UnionMap) -> list[Summand]:
+        """The logarithm of a sum of weights, and the maximum that they are relative to."""
+        alone = Summand(path.domain(), factors=(Placed(Ref(term, path)),))
+        found = self.summands(inner, path)
+        levelled = any(s.levels for s in found)
+        if not found or not all(map(weighs, found)) or (self._single(found, path.domain()) and not levelled):
+            return [alone]
+        scale, common = self._shared(found)
+        result = [replace(alone, factors=(Placed(Ref(term, path), without=scale),))]
+        if not close(scale.factor, 1.0):
+            result.append(Summand(path.domain(), factor=math.log(scale.factor)))
+        for level in common:
+            points = path.domain().intersect(level.made.domain())
+            result.append(Summand(points, None, level.factor, level.scalars, level=level.made))
+        return result
+
+    def _exponential(self, form: Linear) -> list[Summand]:
+        """exp of a linear form, zeros left out; exp(x - log(y)) is exp(x) / y."""
+        levels, scores, factors = [], [], [Summand(form.points)]
         for term in form.terms:
-            if not term.level:
-                if form.nothing and term.ref is not None and not always_real(term.ref.term):
-                    raise Mismatch("a number is added to a masked score that may be inf, or none")
-                scores.append((term, False))
+            if term.level:
+                assert term.ref is not None
+                levels.append(self._level(term, term.ref, form.points))
                 continue
-            assert term.ref is not None
-            levels.append(self._level(term, term.ref, form.points))
-        return None if form.nothing else Summand(form.points, scores=tuple(scores), levels=tuple(levels))
+            if form.nothing and term.ref is not None and not always_real(term.ref.term):
+                raise Mismatch("a number is added to a masked score that may be inf, or none")
+            power = None if form.nothing else self._power(term)
+            if power is None:
+                scores.append((term, False))
+            else:
+                factors = self.product(factors, power)
+        if form.nothing:
+            return []
+        return self.product(factors, [Summand(form.points, scores=tuple(scores), levels=tuple(levels))])
+
+    def _power(self, term: Monomial) -> list[Summand] | None:
+        """exp of plus or minus the logarithm of a sum of weights; None of other terms."""
+        match term.ref:
+            case Ref(term=Apply(op="log" | "log2" as op, args=(inner,)), path=path) if not term.scalars:
+                found = self.summands(inner, path)
+                base = 1.0 if op == "log" else 1 / math.log(2)
+                if not found or not all(map(weighs, found)):
+                    return None
+                if close(term.factor * base, -1.0):
+                    return self._inverse(inner, path)
+                return found if close(term.factor * base, 1.0) else None
+            case _:
+                return None
 
     def _level(self, term: Monomial, ref: Ref, points: UnionSet) -> Level:
         made = self.exponents.instances(ref)
@@ -183,13 +296,24 @@ class Exponentials:
             )
         return Level(term.factor, term.scalars, made, ref=ref if term.factor > 0 else None)
 
-    def _sum(self, parts: tuple[tuple[UnionMap, Term], ...], path: UnionMap) -> list[Summand]:
+    def _sum(
+        self, parts: tuple[tuple[UnionMap, Term], ...], path: UnionMap, count: Constant | Parameter | None
+    ) -> list[Summand]:
         found = []
         for along, inner in parts:
             reached = path.apply_range(along)
-            if not reached.is_empty():
-                up, down = spread(reached)
-                found += [lifted(s, up) for s in self.summands(inner, down)]
+            if reached.is_empty():
+                continue
+            up, down = spread(reached)
+            for s in self.summands(inner, down):
+                if count is not None and (first := counted(s, down, along)) is not None:
+                    self.counted = True
+                    if not self.counting:
+                        found.append(lifted(s, up))
+                        continue
+                    number = count.value if isinstance(count, Constant) else 1.0
+                    s = scaled(first, number, (count.name,) if isinstance(count, Parameter) else ())
+                found.append(lifted(s, up))
         return found
 
     def product(self, left: list[Summand], right: list[Summand]) -> list[Summand]:
@@ -223,8 +347,15 @@ class Exponentials:
             factors=(*a.factors, *(replace(p, root=lower or p.root) for p in b.factors)),
             divisors=(*a.divisors, *(replace(p, root=lower or p.root) for p in b.divisors)),
             again=a.again or b.again,
+            level=self._one_level(a, b, lower),
         )
         return self.settled(replace(product, scores=added_up(product)))
+
+    def _one_level(self, a: Summand, b: Summand, lower: bool) -> UnionMap | None:
+        """{point of a product -> the instances that made a maximum} that it is multiplied by."""
+        if a.level is not None and b.level is not None:
+            raise Mismatch("a product of two maxima")
+        return a.level if b.level is None else a.over(b.level, lower)
 
     # ------------------------------------------------------------------ levels
 
@@ -300,10 +431,12 @@ class Exponentials:
         if site in self._open:
             return [Summand(path.domain(), again=(site, path))]
         carried = self.carried(site)
+        if not carried.added:
+            return self.summands(self.exponents.term_of(site), path)
         base = path.apply_range(carried.reach)
         found = []
         for s in carried.summands:
-            down = base.intersect_range(s.points) if s.up is None else base.apply_range(s.up.reverse())
+            down = base.apply_range(s.upward.reverse())
             if down.is_empty():
                 continue
             up, to = spread(down)
@@ -352,7 +485,7 @@ class Exponentials:
         instances = self.builder.model.domain(self.builder.model.sites[site])[0].to_union_set()
         earlier = closure(steps)
         self._require_kept(own, past, steps, earlier)
-        return Carried(tuple(own), instances.identity().union(earlier).coalesce(), shift)
+        return Carried(tuple(own), instances.identity().union(earlier).coalesce(), shift, bool(past))
 
     def _require_kept(self, own: list[Summand], past: list[Summand], steps: UnionMap, earlier: UnionMap) -> None:
         """Raise `Mismatch` unless a nonempty earlier sum is always rescaled from a maximum that is more than -inf."""
@@ -401,6 +534,7 @@ def joined(shifts: list[Shift]) -> Shift | None:
     return replace(shifts[0], made=both.coalesce())
 
 
+_NOTHING_BY_NOTHING = "0 / 0 where every score is masked: divide by `al.where(total == 0.0, 1.0, total)`"
 _NOT_RESCALED = (
     "a sum adds up weights that are relative to different maxima: what was summed before is not rescaled by "
     "exp(old maximum - new maximum) when the maximum moves"
@@ -424,43 +558,6 @@ def _plain(site: int, past: list[Summand]) -> None:
         if not covered.intersect(s.points).is_empty():
             raise Mismatch("a statement adds its own earlier value twice")
         covered = covered.union(s.points)
-
-
-def _splits(term: Term) -> bool:
-    """Return True if a term splits into real numbers and exponentials. Whether the exponentials are numbers is checked
-    with their levels."""
-    if always_real(term):
-        return True
-    match term:
-        case Via(term=inner) | Recurrence(term=inner):
-            return _splits(inner)
-        case Cases(parts=parts):
-            return all(_splits(inner) for _, inner in parts)
-        case Reduce(op="add", start=start, parts=parts):
-            return _splits(start) and all(_splits(inner) for _, inner in parts)
-        case Apply(op="exp" | "exp2") | Again():
-            return True
-        case Apply(op="add" | "sub" | "mul" | "neg", args=args):
-            return all(map(_splits, args))
-        case Apply(op="truediv", args=(inner, divisor)):
-            return _scalar(divisor) and _splits(inner)
-        case _:
-            return False
-
-
-def _scalar(term: Term) -> bool:
-    """Return True for a product of launch-time scalars and of numbers other than 0."""
-    match term:
-        case Constant(value=value):
-            return bool(value)
-        case Parameter():
-            return True
-        case Via(term=inner):
-            return _scalar(inner)
-        case Apply(op="mul", args=args):
-            return all(map(_scalar, args))
-        case _:
-            return False
 
 
 def _exp_of_negative(term: Term) -> Term:

@@ -16,8 +16,8 @@ from argus.ir.nodes import Assume, Kernel, Requires
 from argus.verify.model.isl import IslError, UnionMap, UnionSet, empty_map, empty_set, map_parts, merged
 from argus.verify.values.contributions import contributions, loaded_cells
 from argus.verify.values.numbers import Ceiling, Numbers
-from argus.verify.values.products import inverted, together
-from argus.verify.values.scope import Mismatch, Scope
+from argus.verify.values.scope import Mismatch
+from argus.verify.values.summands import Monomial, Ref, inverted, together
 from argus.verify.values.terms import (
     Again,
     Apply,
@@ -37,36 +37,9 @@ from argus.verify.values.terms import (
     starts_at,
 )
 
-CANCELLED = 1e-12
-"""Factors that add up to less than this fraction of their sizes count as 0: rounding to 64 bits leaves that much."""
-TOLERANCE = 1e-6
-"""The largest relative difference of constants that rounding to float32 explains."""
-
 
 class EmptyRow(Mismatch):
     """A mismatch in the rows in which every score is masked."""
-
-
-@dataclass(frozen=True)
-class Ref:
-    """A term seen from points: {point -> instance of the term}."""
-
-    term: Term
-    path: UnionMap
-
-
-@dataclass(frozen=True)
-class Monomial:
-    """`factor` times launch-time scalars times a term (None: 1).
-
-    `level`: the term is a maximum. `guarded`: the maximum counts as 0 where it is -inf.
-    """
-
-    factor: float
-    scalars: tuple[str, ...] = ()
-    ref: Ref | None = None
-    level: bool = False
-    guarded: bool = False
 
 
 @dataclass(frozen=True)
@@ -164,7 +137,7 @@ class Exponents:
 
     def require_positive(self, factor: float, scalars: tuple[str, ...], what: str) -> None:
         """Raise `Mismatch` unless -inf times these is -inf."""
-        unknown = [name for name in scalars if name.removeprefix("1/") not in self.positive]
+        unknown = [name.removeprefix("1:") for name in scalars if name.removeprefix("1/") not in self.positive]
         if unknown:
             names = " and ".join(f"'{name}'" for name in unknown)
             remedy = f"state `al.requires({unknown[0]} > 0.0)`"
@@ -179,8 +152,8 @@ class Exponents:
         a, b = replace(a, points=points), replace(b, points=points)
         scale = _scalar(b)
         if op == "truediv":
-            if scale is not None and scale.factor and self.positive.issuperset(scale.scalars):
-                return self.scaled(a, 1 / scale.factor, inverted(scale.scalars))
+            if scale is not None and scale.factor and (not a.nothing or self.positive.issuperset(scale.scalars)):
+                return self.scaled(a, 1 / scale.factor, inverted(scale.scalars, self.positive))
         elif scale is not None:
             return self.scaled(a, scale.factor, scale.scalars)
         elif (scale := _scalar(a)) is not None:
@@ -218,16 +191,20 @@ class Exponents:
     def instances(self, ref: Ref) -> UnionMap:
         """Return {point -> statement instances that computed a maximum}, which identify it.
 
-        A maximum of tensor elements is identified by those elements instead: several blocks of a cluster find the same.
+        The maximum of elements of a tensor is known by these: several blocks of a cluster find the same one. That of
+        another maximum and a number is known by both.
         """
-        elements = self._elements(ref.term) if isinstance(ref.term, Reduce) else None
-        if elements is not None:
-            return ref.path.apply_range(elements)
         match ref.term:
+            case Reduce() as term if (elements := self._elements(term)) is not None:
+                return ref.path.apply_range(elements)
             case Reduce(start=start, parts=parts):
                 return self._origins(start, ref.path).union(
                     _union([self._named(inner, ref.path.apply_range(along)) for along, inner in parts])
                 )
+            case Apply(op="maximum", args=(Constant(value=value), inner) | (inner, Constant(value=value))):
+                made = self._origins(inner, ref.path)
+                number = UnionSet(f"{{ number{_letters(value)}[] }}")
+                return made.range_product(UnionMap.from_domain_and_range(made.domain(), number))
             case _:
                 return self._named(ref.term, ref.path)
 
@@ -236,13 +213,10 @@ class Exponents:
         if id(term) not in self._maxima:
             self._kept.append(term)
             domain = self._domain_of(term)
-            scope = Scope(domain.identity(), empty_map(), (), domain.identity())
-            try:
-                found = contributions(self._numbers, term, scope, -math.inf)
-            except Mismatch:
-                found = []
-            each = [(up, loaded_cells(inner, leaf.path)) for leaf, up, inner in found]
-            plain = [up.reverse().apply_range(cells) for up, cells in each if cells is not None]
+            itself = domain.identity()
+            found = contributions(self._numbers, term.op, term, itself, itself, -math.inf)
+            each = [(s, loaded_cells(s.factors[0].ref.term, s.factors[0].ref.path)) for s in found]
+            plain = [s.upward.reverse().apply_range(cells) for s, cells in each if cells is not None]
             cells = _union(plain).coalesce() if plain and len(plain) == len(each) else None
             if cells is not None:  # the maximum of no elements is identified by `nothing`
                 none = domain.subtract(cells.domain())
@@ -259,6 +233,12 @@ class Exponents:
                 return self._named(inner, path.apply_range(along))
             case Cases(parts=parts):
                 return _union([self._origins(inner, path.intersect_range(region)) for region, inner in parts])
+            case Recurrence(term=inner):
+                return self._named(inner, path)
+            case Again(site=site):
+                return self._named(self.term_of(site), path)
+            case Reduce() | Apply():
+                return self.instances(Ref(term, path))
             case _:
                 raise Mismatch("a maximum that starts from no plain value")
 
@@ -296,13 +276,12 @@ class Exponents:
 
     def _above_here(self, term: Term, space: str) -> UnionSet:
         """Return the instances of the statement `space` at which the term, a maximum in it, is more than -inf."""
-        site = int(space[1:])
-        if self.term_of(site) is term:
+        site = -2 - int(space[1:]) if space in self.builder.places else int(space[1:])
+        if space not in self.builder.places and self.term_of(site) is term:
             return self._above_site(site)
         key = (site, id(term))
         if key not in self._finite:
-            domain = self.builder.model.domain(self.builder.model.sites[site])[0].to_union_set()
-            self._finite[key] = self._above(term, domain.identity(), False)
+            self._finite[key] = self._above(term, self.builder.domain(space).identity(), False)
         return self._finite[key]
 
     def _above(self, term: Term, path: UnionMap, climbing: bool) -> UnionSet:
@@ -318,9 +297,7 @@ class Exponents:
                 return _any([self._above(inner, path.intersect_range(region), climbing) for region, inner in parts])
             case Apply(op="maximum", args=args):
                 return _any([self._above(a, path, climbing) for a in args])
-            case Apply(op="truediv", args=args) if isinstance(args[1], Constant):
-                return _all([self._above(a, path, False) for a in args])
-            case Apply(op=op, args=args) if op in OPERATORS and OPERATORS[op].real:
+            case Apply(op=op, args=args) if _real(op) or (op == "truediv" and self._divides(args[1])):
                 return _all([self._above(a, path, False) for a in args])
             case Choice(yes=yes, no=no):
                 return _all([self._above(a, path, False) for a in (yes, no)])
@@ -334,6 +311,18 @@ class Exponents:
                 return path.intersect_range(self._above_site(site)).domain()
             case _:
                 return empty_set()
+
+    def _divides(self, term: Term) -> bool:
+        """Return True for a number that quotients of real numbers by it are real numbers for."""
+        match term:
+            case Constant(value=value):
+                return bool(value)
+            case Parameter(name=name):
+                return name in self.positive
+            case Via(term=inner):
+                return self._divides(inner)
+            case _:
+                return False
 
     def _above_reduced(
         self, op: str, start: Term, parts: tuple[tuple[UnionMap, Term], ...], path: UnionMap
@@ -372,17 +361,21 @@ def closure(steps: UnionMap) -> UnionMap:
     return result
 
 
-def close(a: float, b: float) -> bool:
-    """Return True if two constants are equal up to rounding."""
-    return math.isclose(a, b, rel_tol=TOLERANCE)
-
-
 def _constant(value: float, points: UnionSet) -> Linear:
     if value == -math.inf:
         return Linear(points, (), True)
     if not math.isfinite(value):
         raise Mismatch(f"the constant {value} in an exponent")
     return Linear(points, (Monomial(value),) if value else ())
+
+
+def _real(op: str) -> bool:
+    return op in OPERATORS and OPERATORS[op].real
+
+
+def _letters(value: float) -> str:
+    """A number as part of a name."""
+    return value.hex().replace("-", "m").replace("+", "p").replace(".", "_")
 
 
 def _pairs(a: list[Linear], b: list[Linear]) -> list[tuple[Linear, Linear]]:

@@ -1,301 +1,322 @@
-"""Specified terms as sums of products: constants folded, signs and quotients as factors, sums outermost.
+"""Sums of products, compared product by product.
 
-A `Product` is `factor` * scalars * exp(exponent) * atoms / divisors, summed over its bound variables where its
-conditions on indices hold. Equal products are added up, whatever their variables are called.
+Loads say which of the specified instances an instance is, and everything else of the product is compared there. At
+each specified point the factors of all that arrives add up to what is specified.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
-from itertools import count, islice, permutations
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from math import isfinite
 
-from argus.ir.expr import Const, Coord, Elem, Expr, Op, Param
-from argus.ir.nodes import SpecOp, SpecReduce, SpecSoftmax, SpecTerm
-from argus.ir.spec_terms import elements_of, exact_indices, strip, substituted, uses
-from argus.ir.types import boolean
-from argus.verify.values.scope import Mismatch
+from argus.ir.expr import REDUCTIONS
+from argus.ir.types import float32
+from argus.verify.model.isl import UnionMap, UnionSet, merged
+from argus.verify.model.translator import NonAffine
+from argus.verify.values.contributions import contributions
+from argus.verify.values.exponentials import Exponentials
+from argus.verify.values.functions import Shapes
+from argus.verify.values.linear import Exponents
+from argus.verify.values.logarithms import Logarithms
+from argus.verify.values.numbers import Numbers
+from argus.verify.values.pieces import CANCELLED, Group
+from argus.verify.values.places import Places
+from argus.verify.values.scope import Mismatch, Scope, close, first_that_holds
+from argus.verify.values.summands import Monomial, Placed, Scale, Summand, one_image, scaled, tensors, total
+from argus.verify.values.terms import (
+    Apply,
+    Constant,
+    Reduce,
+    Term,
+    TermBuilder,
+    Via,
+)
 
-Amount = tuple[float, tuple[str, ...], "SpecTerm | None"]
-"""A factor, launch-time scalars, and the term that they multiply, or None."""
+IDEMPOTENT = ("maximum", "minimum")
+"""Reductions whose value does not depend on how often a term contributes."""
 
-Test = tuple[Expr, bool]
-"""A condition on indices, and whether it holds."""
-
-_ORDERS = 24
-"""The most orders of bound variables that are compared for the canonical form: enough for four variables."""
-
-
-@dataclass(frozen=True)
-class Exponent:
-    """The sum of `terms` where all `tests` have their truth values; -inf if `nothing` is true, whatever the terms."""
-
-    tests: tuple[Test, ...]
-    terms: tuple[Amount, ...]
-    nothing: bool = False
-
-
-@dataclass(frozen=True)
-class Product:
-    """One product. `bound`: the axes and extents of the variables that it is summed over."""
-
-    factor: float = 1.0
-    scalars: tuple[str, ...] = ()
-    bound: tuple[tuple[int, Expr], ...] = ()
-    tests: tuple[Test, ...] = ()
-    exponent: tuple[Amount, ...] = ()
-    atoms: tuple[SpecTerm, ...] = ()
-    divisors: tuple[SpecTerm, ...] = ()
+Without = tuple["Scale | None", "Scale | None"]
+"""What was taken out of each of two sums."""
 
 
-@dataclass(frozen=True)
-class Group:
-    """Products that differ only in factors and conditions (`parts`); `body` has the factor 1 and no conditions."""
+class Products(ABC):
+    """Compares sums of products. Terms in them are compared by `match`, or by `once`, which remembers them."""
 
-    body: Product
-    parts: tuple[tuple[float, tuple[Test, ...]], ...]
+    def __init__(self, builder: TermBuilder) -> None:
+        self.builder, self.model = builder, builder.model
+        self.exponentials = Exponentials(Exponents(builder))
+        self._logarithms = Logarithms(self.exponentials)
+        self._places = Places()
+        self._numbers = Numbers()
+        self.shapes = Shapes()
 
+    @abstractmethod
+    def match(self, mine: Term, wanted: Term, scope: Scope) -> None:
+        """Raise `Mismatch` unless both terms are equal for every root."""
 
-def groups(spec: SpecTerm) -> list[Group]:
-    """Return a specified term as a sum of products, equal ones grouped. Raise `Mismatch` if it has no such form."""
-    return _grouped(_products(spec, count(FIRST)))
+    @abstractmethod
+    def once(self, mine: Term, wanted: Term, scope: Scope, without: Without | None = None) -> None:
+        """Match two terms once for each pair of instances; with `without`, two sums, without what was taken out."""
 
+    def account(self, found: list[Summand], wanted: list[Summand], scope: Scope, op: str = "add") -> None:
+        """What is found adds up to what is wanted."""
+        groups: list[Group] = []
+        for s in self._logarithms.undone(self._logarithms.unless_empty(wanted)):
+            self.join(groups, s, scope, True, op)
+        hints: list[UnionMap] = []
+        arrived = self._logarithms.undone(self._logarithms.unless_empty(found))
+        for s in [left for each in arrived for left in self._count(groups, each, scope, op, hints)[0]]:
+            self.join(groups, s, scope, False, op, hints)  # others have told by now which instances are meant
+        for group in sorted(groups, key=lambda group: group.specified):
+            self._balance(group, scope, op)
 
-def added(amounts: Iterable[Amount]) -> list[Group]:
-    """Return a sum of amounts as a sum of products, equal ones grouped."""
-    fresh, found = count(FIRST), list[Product]()
-    for factor, scalars, core in amounts:
-        found += [_times(Product(factor, scalars), p) for p in (_products(core, fresh) if core else [Product()])]
-    return _grouped(found)
+    def join(
+        self,
+        groups: list[Group],
+        s: Summand,
+        scope: Scope,
+        specified: bool,
+        op: str,
+        hints: list[UnionMap] | None = None,
+    ) -> None:
+        """Count a product in the groups of those that equal it, part by part; what equals none is a new group."""
+        left, why = self._count(groups, s, scope, op, [] if hints is None else hints, specified)
+        for each in left:
+            groups.append(Group(each, specified, why))
+            groups[-1].add(each.points, each.factor, specified)
 
+    def _count(
+        self, groups: list[Group], s: Summand, scope: Scope, op: str, hints: list[UnionMap], specified: bool = False
+    ) -> tuple[list[Summand], Mismatch | None]:
+        """What is left of a product that is counted in the groups of those that equal it, and why it is left."""
+        why: Mismatch | None = None
+        mine = self.shapes.of_product(s)
+        alike = [g for g in groups if self.shapes.of_product(g.like) == mine]
+        for group in alike if specified else [*alike, *(g for g in groups if g not in alike)]:
+            try:
+                where = self._onto(s, group.like, scope, hints)
+            except Mismatch as mismatch:
+                why = why or mismatch
+                continue
+            if op not in IDEMPOTENT and not (one_image(where.reverse()) or where.is_injective()):
+                raise Mismatch("a term of the reduction contributes more than once", self._twice(s, where, scope))
+            hints.append(where)
+            group.add(where.range(), s.factor, specified)
+            s = replace(s, points=merged(s.points.subtract(where.domain())))
+            if s.points.is_empty():
+                return [], None
+        return [s], why
 
-def _grouped(products: Iterable[Product]) -> list[Group]:
-    found: dict[Product, dict[tuple[Test, ...], float]] = {}
-    for product in products:
-        ordered = _canonical(product)
-        parts = found.setdefault(replace(ordered, factor=1.0, tests=()), {})
-        parts[ordered.tests] = parts.get(ordered.tests, 0.0) + ordered.factor
-    for body, parts in found.items():
-        if not all(parts.values()) and not total(body):
-            raise Mismatch("a difference of equal terms that may be no numbers")
-    kept = ((body, tuple((f, tests) for tests, f in parts.items() if f)) for body, parts in found.items())
-    return [Group(body, parts) for body, parts in kept if parts]
+    def contributed(self, op: str, mine: Term, wanted: Term, scope: Scope) -> list[tuple[UnionSet, list[UnionMap]]]:
+        """The terms of a specified reduction, and {contribution -> term}: every contribution is that of one term.
 
-
-def total(p: Product) -> bool:
-    """Return True if a product has no divisors, and its atoms and exponents are inputs or indices: real numbers."""
-    terms = (*p.atoms, *(core for _, _, core in p.exponent if core is not None))
-    return not p.divisors and all(isinstance(term, Elem) or exact_indices(term) for term in terms)
-
-
-FIRST = 32
-"""The first axis number of bound variables. It exceeds the number of free variables."""
-
-
-def _products(spec: SpecTerm, fresh: Iterator[int]) -> list[Product]:
-    spec = strip(spec)
-    if exact_indices(spec):
-        return [Product(atoms=(spec,))]
-    match spec:
-        case Const(value=value) if spec.dtype != boolean and math.isfinite(value):
-            return [Product(float(value))] if value else []
-        case Param(name=name):
-            return [Product(scalars=(name,))]
-        case SpecReduce(op="add", axis=axis, extent=extent, body=body):
-            bound = next(fresh)
-            inner = _products(substituted(body, axis, Coord(bound)), fresh)
-            return [_summed(product, bound, extent) for product in inner]
-        case Op(op=op, args=args) | SpecOp(op=op, args=args) if spec.dtype.is_float:
-            return _applied(spec, op, args, fresh)
-        case _:
-            return [Product(atoms=(spec,))]
-
-
-def _applied(spec: SpecTerm, op: str, args: tuple[SpecTerm, ...], fresh: Iterator[int]) -> list[Product]:
-    match op, args:
-        case "neg", (a,):
-            return [replace(p, factor=-p.factor) for p in _products(a, fresh)]
-        case "add", (a, b):
-            return _products(a, fresh) + _products(b, fresh)
-        case "sub", (a, b):
-            return _products(a, fresh) + [replace(p, factor=-p.factor) for p in _products(b, fresh)]
-        case "mul", (a, b):
-            left, right = _products(a, fresh), _products(b, fresh)
-            if not (left and right) and not all(map(total, left + right)):
-                return [Product(atoms=(spec,))]
-            return [_times(p, q) for p in left for q in right]
-        case "truediv", (a, b):
-            over, left = _inverse(b, fresh), _products(a, fresh)
-            return [_times(p, over) for p in left] if left else [Product(atoms=(spec,))]
-        case "sigmoid", (a,):
-            return [_inverse(sigmoid_divisor(a), fresh)]
-        case "rsqrt", (a,):
-            return [Product(divisors=(SpecOp("sqrt", (a,), spec.dtype),))]
-        case "log2", (a,):
-            return [Product(1 / math.log(2), atoms=(SpecOp("log", (a,), spec.dtype),))]
-        case "exp" | "exp2", (a,):
-            base = math.log(2) if op == "exp2" else 1.0
-            forms = [form for form in exponents(a) if not form.nothing]
-            return [Product(tests=f.tests, exponent=tuple((x * base, s, t) for x, s, t in f.terms)) for f in forms]
-        case "where", (condition, a, b) if (test := on_indices(condition)) is not None:
-            sides = ((a, True), (b, False))
-            return [replace(p, tests=(*p.tests, (test, y))) for x, y in sides for p in _products(x, fresh)]
-        case _:
-            return [Product(atoms=(spec,))]
-
-
-def sigmoid_divisor(a: SpecTerm) -> SpecTerm:
-    """Return 1 + exp(-a), the reciprocal of a sigmoid."""
-    negative = SpecOp("exp", (SpecOp("neg", (a,), a.dtype),), a.dtype)
-    return SpecOp("add", (Const(1.0, a.dtype), negative), a.dtype)
-
-
-def on_indices(condition: SpecTerm) -> Expr | None:
-    """Return a condition if it is a plain expression that loads no element; None for any other condition."""
-    if isinstance(condition, (SpecOp, SpecReduce, SpecSoftmax)) or elements_of(condition):
-        return None
-    return condition
-
-
-def _inverse(spec: SpecTerm, fresh: Iterator[int]) -> Product:
-    """Return one over a term. A single product is inverted factor by factor; a sum becomes one divisor."""
-    found = _products(spec, fresh)
-    if len(found) != 1 or found[0].bound or found[0].tests:
-        return Product(divisors=(spec,))
-    (p,) = found
-    exponent = tuple((-f, s, core) for f, s, core in p.exponent)
-    return Product(1 / p.factor, inverted(p.scalars), exponent=exponent, atoms=p.divisors, divisors=p.atoms)
-
-
-def _times(a: Product, b: Product) -> Product:
-    return Product(
-        a.factor * b.factor,
-        together(a.scalars, b.scalars),
-        a.bound + b.bound,
-        a.tests + b.tests,
-        a.exponent + b.exponent,
-        a.atoms + b.atoms,
-        a.divisors + b.divisors,
-    )
-
-
-def _summed(p: Product, axis: int, extent: Expr) -> Product:
-    """Return a product summed over a variable. If it does not depend on the variable, multiply it by the extent."""
-    cores = [core for _, _, core in p.exponent if core is not None]
-    if any(uses(each, axis) for each in (*p.atoms, *p.divisors, *cores, *(test for test, _ in p.tests))):
-        return replace(p, bound=((axis, extent), *p.bound))
-    match extent:
-        case Const(value=value):
-            return replace(p, factor=p.factor * value)
-        case Param(name=name):
-            return replace(p, scalars=together(p.scalars, (name,)))
-        case _:
-            return replace(p, bound=((axis, extent), *p.bound))
-
-
-def _canonical(p: Product) -> Product:
-    """Return the canonical form of a product: bound variables in the least order, numbered from `FIRST` on."""
-    orders = islice(permutations(p.bound), _ORDERS)
-    return min((_spelled(p, order) for order in orders), key=repr)
-
-
-def _spelled(p: Product, order: tuple[tuple[int, Expr], ...]) -> Product:
-    for position, (axis, _) in enumerate(order):  # first to negative numbers, which no variable has
-        p = _renamed(p, axis, -1 - position)
-    for position in range(len(order)):
-        p = _renamed(p, -1 - position, FIRST + position)
-    bound = tuple((FIRST + position, extent) for position, (_, extent) in enumerate(order))
-    return replace(p, bound=bound, tests=_sorted(p.tests), exponent=_sorted(p.exponent), atoms=_sorted(p.atoms),
-                   divisors=_sorted(p.divisors))  # fmt: skip
-
-
-def _renamed(p: Product, axis: int, name: int) -> Product:
-    def of(spec: SpecTerm) -> SpecTerm:
-        return substituted(spec, axis, Coord(name))
-
-    def on(test: Expr) -> Expr:
-        found = of(test)
-        assert not isinstance(found, (SpecOp, SpecReduce, SpecSoftmax))
-        return found
-
-    return replace(
-        p,
-        tests=tuple((on(test), holds) for test, holds in p.tests),
-        exponent=tuple((f, s, None if core is None else of(core)) for f, s, core in p.exponent),
-        atoms=tuple(map(of, p.atoms)),
-        divisors=tuple(map(of, p.divisors)),
-    )
-
-
-def _sorted(items: Iterable) -> tuple:  # type: ignore[type-arg]
-    return tuple(sorted(items, key=repr))
-
-
-# ---------------------------------------------------------------------------- launch-time scalars
-
-
-def together(a: tuple[str, ...], b: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the product of launch-time scalars; "1/N" stands for the inverse of N, and cancels with it."""
-    left = list(a)
-    for name in b:
-        opposite = inverted((name,))[0]
-        if opposite in left:
-            left.remove(opposite)
+        Products that are specified apart are apart; the factors of a term and of each contribution are the same.
+        """
+        if op == "add":
+            found, specified = self.exponentials.sum(mine, scope.path), self.exponentials.sum(wanted, scope.other)
         else:
-            left.append(name)
-    return tuple(sorted(left))
+            found, specified = self.contributions_of(op, mine, wanted, scope)
+        result: list[tuple[UnionSet, list[UnionMap]]] = [(s.points, []) for s in specified]
+        for s in found:
+            why: Mismatch | None = None
+            for like, (_, arrived) in zip(specified, result, strict=True):
+                try:
+                    where = self._onto(s, like, scope, [])
+                except Mismatch as mismatch:
+                    why = why or mismatch
+                    continue
+                if not close(s.factor, like.factor):
+                    raise Mismatch("a term of a sum is multiplied by another number")
+                arrived.append(where)
+                s = replace(s, points=s.points.subtract(where.domain()))
+                if s.points.is_empty():
+                    break
+            else:
+                raise why or Mismatch("a term that is not specified is contributed")
+        return result
+
+    def contributions_of(self, op: str, mine: Term, wanted: Term, scope: Scope) -> tuple[list[Summand], list[Summand]]:
+        """What an associative operator is applied to, by both terms."""
+        identity, itself = identity_of(op, wanted, mine), scope.roots.identity()
+        return (
+            contributions(self._numbers, op, mine, scope.path, itself, identity),
+            contributions(self._numbers, op, wanted, scope.other, itself, identity),
+        )
+
+    def _twice(self, s: Summand, where: UnionMap, scope: Scope) -> UnionSet:
+        pairs = where.apply_range(where.reverse())
+        distinct = pairs.subtract(pairs.domain().union(pairs.range()).identity()).domain()
+        return scope.origins(distinct.apply(s.upward))
+
+    def _balance(self, group: Group, scope: Scope, op: str) -> None:
+        """The factors of all that arrives are what is specified."""
+        sure = total(group.like)
+        for piece in group.pieces():
+            where, found, wanted = piece.points, piece.found, piece.wanted
+            if not isfinite(piece.gross):
+                raise Mismatch("the numbers that a term is multiplied by are too large")
+            if op in IDEMPOTENT:
+                found, wanted = float(found != 0), float(wanted != 0)
+            if close(found, wanted) or abs(found - wanted) < CANCELLED * piece.gross:
+                if not (sure or wanted):
+                    raise Mismatch("a difference of equal terms that may be no numbers")
+                continue
+            wrong = where.intersect_params(self.model.context.defined)
+            if wrong.is_empty():
+                continue
+            if not group.specified and group.why is not None:
+                raise group.why
+            text = "is missing" if not found else "is too many" if not wanted else "is multiplied by another number"
+            raise Mismatch(f"a term of a sum {text}", scope.origins(wrong.apply(group.like.upward)))
+
+    def _onto(self, s: Summand, like: Summand, scope: Scope, hints: list[UnionMap]) -> UnionMap:
+        """{point -> point of `like`} where both are the same product, factors aside."""
+        if s.levels and like.divisors:
+            raise Mismatch(_APART if s.divisors else "the weights are not divided by their sum")
+        if any(t.levels or t.again is not None or t.level is not None for t in (s, like)):
+            raise Mismatch("a product that is relative to a maximum, and the specified one is not, or to another")
+        alike = len(s.factors) == len(like.factors) and len(s.divisors) == len(like.divisors)
+        if not alike or s.scalars != like.scalars:
+            divided = any(name.startswith("1:") for name in s.scalars)
+            raise Mismatch(_DIVIDED if divided else "a product of other factors than specified")
+        if not _loaded_by(s) <= _loaded_by(like):
+            raise Mismatch("a product of elements of other tensors than specified")
+        together = s.upward.apply_range(like.upward.reverse())
+
+        def attempt(where: UnionMap) -> UnionMap:
+            if where.is_empty():
+                raise Mismatch("a product of other instances than specified")
+            self._equal(s, like, where, scope)
+            return where
+
+        return first_that_holds(self._places.candidates(s, like, together, hints, scope), attempt)
+
+    def _equal(self, s: Summand, like: Summand, where: UnionMap, scope: Scope) -> None:
+        """Factors, divisors and exponents are the same, in some order."""
+        trail = (*scope.trail, s.upward)
+        here = where.domain()
+
+        def inner(mine: UnionMap, root: bool, other: UnionMap, above: bool) -> Scope:
+            path = merged(s.along(mine, root).gist_domain(here)).intersect_domain(here)
+            return Scope(path, where.apply_range(like.over(other, above)), trail, (), scope.walking)
+
+        def factor(p: Placed, q: Placed) -> None:
+            there = inner(p.ref.path, p.root, q.ref.path, q.root)
+            if p.guarded or q.guarded:
+                self._logarithms.require_live(q, there)
+            if p.without or q.without:
+                self._sums(p, q, (s.from_roots(p), like.from_roots(q)), there, scope)
+            else:
+                self.match(p.ref.term, q.ref.term, there)
+
+        _each(s.factors, like.factors, factor)
+        _each(s.divisors, like.divisors, factor)
+        self._exponents(s, like, where, inner, replace(scope, trail=trail))
+
+    def _sums(self, p: Placed, q: Placed, paths: tuple[UnionMap, UnionMap], there: Scope, scope: Scope) -> None:
+        """Compare two sums without what was taken out of them, at all roots, or else where the points add to roots."""
+        without = p.without, q.without
+        path, other = (merged(each.intersect_domain(scope.roots)) for each in paths)
+        if path.is_single_valued() and other.is_single_valued():
+            with suppress(Mismatch, NonAffine):  # simpler than some roots, and known then for other points
+                self.once(p.ref.term, q.ref.term, Scope(path, other, scope.trail, (), scope.walking), without)
+        self.once(p.ref.term, q.ref.term, there, without)
+
+    def _exponents(self, s: Summand, like: Summand, where: UnionMap, inner: Callable[..., Scope], scope: Scope) -> None:
+        if not s.scores and not like.scores:
+            return
+
+        def score(a: tuple[Monomial, bool], b: tuple[Monomial, bool]) -> None:
+            (m, root), (n, above) = a, b
+            if m.scalars != n.scalars or not close(m.factor, n.factor):
+                numbers = f"{_number(m.factor, m.scalars)}, and not by {_number(n.factor, n.scalars)}"
+                raise Mismatch(f"an exponent is multiplied by {numbers}")
+            if (m.ref is None) != (n.ref is None):
+                raise Mismatch("an exponent is another sum than specified")
+            if m.ref is not None and n.ref is not None:
+                self.match(m.ref.term, n.ref.term, inner(m.ref.path, root, n.ref.path, above))
+
+        mine, offset = _constants(s)
+        theirs, other = _constants(like)
+        try:
+            if len(mine) != len(theirs) or not close(1.0 + offset, 1.0 + other):
+                raise Mismatch("an exponent is another sum than specified")
+            _each(mine, theirs, score)
+        except Mismatch as straight:
+            if scope.walking:
+                raise
+            points = where.domain()
+            found = [t for m, root in s.scores for t in self._score(m, s.over(_path(m, s), root), points)]
+            paths = [(m, where.apply_range(like.over(_path(m, like), root))) for m, root in like.scores]
+            wanted = [t for m, path in paths for t in self._score(m, path, points)]
+            try:
+                self.account(found, wanted, Scope(points.identity(), where, scope.trail))
+            except (Mismatch, NonAffine):
+                raise straight from None
+
+    def _score(self, m: Monomial, path: UnionMap, points: UnionSet) -> list[Summand]:
+        """A monomial as a sum of products, seen from points."""
+        terms = [Summand(points)]
+        if m.ref is not None:
+            terms = self.exponentials.sum(m.ref.term, path.intersect_domain(points))
+        return [scaled(t, m.factor, m.scalars) for t in terms]
 
 
-def inverted(scalars: tuple[str, ...]) -> tuple[str, ...]:
-    """Return one over a product of launch-time scalars."""
-    return tuple(sorted(name[2:] if name.startswith("1/") else f"1/{name}" for name in scalars))
+_DIVIDED = "a division by a size or a scalar that may be 0, where the specification has none"
 
 
-# ---------------------------------------------------------------------------- exponents
+_APART = (
+    "what is divided and the sum that it is divided by are relative to different maxima: "
+    "one of them is not rescaled with the other"
+)
 
 
-def exponents(spec: SpecTerm) -> list[Exponent]:
-    """Return a specified exponent or score by parts, like `Exponents.linear` for a kernel's term."""
-    spec = strip(spec)
-    match spec:
-        case _ if spec.dtype.modular:
-            pass
-        case Const(value=value):
-            if value == -math.inf:
-                return [Exponent((), (), True)]
-            return [Exponent((), ((float(value), (), None),) if value else ())]
-        case Param(name=name):
-            return [Exponent((), ((1.0, (name,), None),))]
-        case Op(op="where", args=(condition, a, b)) | SpecOp(op="where", args=(condition, a, b)):
-            if isinstance(condition, (SpecOp, SpecReduce, SpecSoftmax)):
-                raise Mismatch("a mask that depends on data")
-            sides = ((a, True), (b, False))
-            return [replace(e, tests=(*e.tests, (condition, y))) for x, y in sides for e in exponents(x)]
-        case Op(op="neg", args=(a,)) | SpecOp(op="neg", args=(a,)):
-            return [_scaled(e, -1.0, ()) for e in exponents(a)]
-        case Op(op="add" | "sub" as op, args=(a, b)) | SpecOp(op="add" | "sub" as op, args=(a, b)):
-            sign = 1.0 if op == "add" else -1.0
-            right = [_scaled(e, sign, ()) for e in exponents(b)]
-            return [_plus(d, e) for d in exponents(a) for e in right]
-        case Op(op="mul", args=(a, b)) | SpecOp(op="mul", args=(a, b)):
-            left, right = exponents(a), exponents(b)
-            for these, those in ((left, right), (right, left)):
-                if len(those) == 1 and len(those[0].terms) == 1 and those[0].terms[0][2] is None:
-                    factor, scalars, _ = those[0].terms[0]
-                    return [_scaled(e, factor, scalars) for e in these]
-        case Op(op="truediv", args=(a, Const(value=value))) | SpecOp(op="truediv", args=(a, Const(value=value))):
-            return [_scaled(e, 1 / float(value), ()) for e in exponents(a)]
-        case _:
-            pass
-    return [Exponent((), ((1.0, (), spec),))]
+def identity_of(op: str, *terms: Term) -> float:
+    """The number that changes no result of an operator, as a reduction in one of the terms has it."""
+    pending = list(terms)
+    while pending:
+        match pending.pop(0):
+            case Reduce(op=found, start=Constant(value=value)) if found == op:
+                return value
+            case Apply(op=found, args=args) if found == op:
+                pending += args
+            case Via(term=inner):
+                pending.append(inner)
+            case _:
+                pass
+    return float(REDUCTIONS[op](float32)) if op in REDUCTIONS else float("nan")
 
 
-def _scaled(e: Exponent, factor: float, scalars: tuple[str, ...]) -> Exponent:
-    if e.nothing and factor <= 0:
-        raise Mismatch("a score of inf")
-    return replace(e, terms=tuple((f * factor, together(s, scalars), core) for f, s, core in e.terms))
+def _loaded_by(s: Summand) -> frozenset[str]:
+    refs = [p.ref for p in (*s.factors, *s.divisors)] + [m.ref for m, _ in s.scores if m.ref is not None]
+    return frozenset(name for ref in refs for name in tensors(ref.term))
 
 
-def _plus(a: Exponent, b: Exponent) -> Exponent:
-    return Exponent(a.tests + b.tests, a.terms + b.terms, a.nothing or b.nothing)
+def _each(mine: tuple, others: tuple, equal: Callable) -> None:  # type: ignore[type-arg]
+    """Every one of `mine` equals another one of `others`: which one does not matter, since equality is transitive."""
+    left = list(others)
+    for one in mine:
+        left.pop(first_that_holds(range(len(left)), partial(_place, one, left, equal)))
+
+
+def _place(one: object, left: list, equal: Callable, number: int) -> int:  # type: ignore[type-arg]
+    equal(one, left[number])
+    return number
+
+
+def _constants(s: Summand) -> tuple[tuple[tuple[Monomial, bool], ...], float]:
+    """The monomials of an exponent that are no plain numbers, and the sum of those that are."""
+    offset = sum(m.factor for m, _ in s.scores if m.ref is None and not m.scalars)
+    return tuple((m, root) for m, root in s.scores if m.ref is not None or m.scalars), offset
+
+
+def _path(m: Monomial, s: Summand) -> UnionMap:
+    return s.points.identity() if m.ref is None else m.ref.path
+
+
+def _number(factor: float, scalars: tuple[str, ...]) -> str:
+    return " * ".join([f"{factor:.6g}", *(f"'{name}'" for name in scalars)])

@@ -1,14 +1,15 @@
-"""The position of matching a term with a specification (`Scope`), and the exception for a difference (`Mismatch`)."""
+"""Where a comparison of two terms stands, and how it ends where they differ."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TypeVar
 
-from argus.ir.nodes import SpecTerm
-from argus.verify.model.isl import UnionMap, UnionSet, isl
+from argus.verify.model.isl import UnionMap, UnionSet
+from argus.verify.values.terms import Term
 
 
 @dataclass(frozen=True)
@@ -21,16 +22,17 @@ class Mismatch(Exception):
 
 @dataclass(frozen=True)
 class Scope:
-    """A position of matching. `path`: {root -> instance of the term}. `variables`: {root -> V[v0, v1, ...]}.
+    """Two terms seen from roots: `path` is {root -> instance of the kernel's}, `other` that of the specified one.
 
-    `axes`: the axis of each variable. `origin`: {root -> store instance}. `given`: conditions on data that hold here.
+    `trail` leads from roots to what is reported, map by map from the last one on. `given`: specified conditions on data
+    that hold here, seen from roots. `walking`: only terms that are spelled alike are looked for.
     """
 
     path: UnionMap
-    variables: UnionMap
-    axes: tuple[int, ...]
-    origin: UnionMap
-    given: tuple[SpecTerm, ...] = ()
+    other: UnionMap
+    trail: tuple[UnionMap, ...] = ()
+    given: tuple[tuple[Term, UnionMap], ...] = ()
+    walking: bool = False
 
     @property
     def roots(self) -> UnionSet:
@@ -38,34 +40,41 @@ class Scope:
 
     def restricted(self, roots: UnionSet) -> Scope:
         """Return the scope limited to some roots."""
-        return replace(
-            self,
-            path=self.path.intersect_domain(roots),
-            variables=self.variables.intersect_domain(roots),
-        )
+        given = tuple((term, path.intersect_domain(roots)) for term, path in self.given)
+        path, other = self.path.intersect_domain(roots), self.other.intersect_domain(roots)
+        return replace(self, path=path, other=other, given=given)
 
     def origins(self, roots: UnionSet) -> UnionSet:
         """Return the store instances that some roots come from."""
-        return roots.apply(self.origin)
+        for step in reversed(self.trail):
+            roots = roots.apply(step)
+        return roots
 
 
-def append(variables: UnionMap, bound: UnionMap, count: int, more: int = 1) -> UnionMap:
-    """Return {root -> V[v0, ..., k]} from {root -> V[v0, ...]} and {root -> [k]}, where k is `more` variables."""
-    dims, bounds = ([f"{letter}{i}" for i in range(n)] for letter, n in (("v", count), ("k", more)))
-    flatten = isl.UnionMap(f"{{ [V[{', '.join(dims)}] -> [{', '.join(bounds)}]] -> V[{', '.join(dims + bounds)}] }}")
-    return variables.range_product(bound).apply_range(flatten)
+TOLERANCE = 1e-6
+"""Relative difference of constants that rounding to float32 explains."""
+
+_EXACT = 2.0**53
+"""Integers below this are what they are: no rounding explains a difference."""
+
+
+def close(a: float, b: float) -> bool:
+    """Whether two constants are the same, rounding aside."""
+    if a.is_integer() and b.is_integer() and max(abs(a), abs(b)) < _EXACT:
+        return a == b
+    return math.isclose(a, b, rel_tol=TOLERANCE)
 
 
 _Choice = TypeVar("_Choice")
 _Result = TypeVar("_Result")
-_MOST = 24
-"""The most assignments of found terms to specified ones that are tried: enough for all orders of four."""
+MOST = 24
+"""How many assignments of what is found to what is specified are tried: every order of four."""
 
 
 def first_that_holds(choices: Iterable[_Choice], attempt: Callable[[_Choice], _Result]) -> _Result:
     """Return the result of the first attempt that raises no `Mismatch`; if all raise, raise the first `Mismatch`."""
     first: Mismatch | None = None
-    for choice in islice(choices, _MOST):
+    for choice in islice(choices, MOST):
         try:
             return attempt(choice)
         except Mismatch as mismatch:

@@ -9,18 +9,18 @@ from dataclasses import replace
 
 from argus.diagnostic import Verdict
 from argus.ir.access import Mode
-from argus.ir.nodes import Copy, Spec, SpecTerm
-from argus.ir.spec_terms import recognised
+from argus.ir.nodes import Copy, Spec
 from argus.verify.checks.parts import declared
 from argus.verify.checks.parts import variables as variables_of
 from argus.verify.findings import Finding, place_of, unknown
-from argus.verify.model.isl import empty_map, set_parts, smallest
+from argus.verify.model.isl import empty_map, isl, set_parts, smallest
 from argus.verify.model.program import Site
 from argus.verify.model.relations import Model
 from argus.verify.model.translator import NonAffine
 from argus.verify.values.accumulated import accumulated
-from argus.verify.values.reals import RealMatcher
+from argus.verify.values.compare import Comparison
 from argus.verify.values.scope import Mismatch, Scope
+from argus.verify.values.stated import ROOT, Stated
 from argus.verify.values.tags import TagAnalysis
 from argus.verify.values.terms import Term, TermBuilder, Via
 
@@ -28,15 +28,16 @@ from argus.verify.values.terms import Term, TermBuilder, Via
 def check(analysis: TagAnalysis) -> list[Finding]:
     """Return the findings of every `spec`, at most one per store."""
     builder, findings = TermBuilder(analysis), []
-    matcher = RealMatcher(builder)
+    comparison, stated = Comparison(builder), Stated(builder)
     for site in analysis.model.sites:
         if isinstance(site.stmt, Spec):
-            findings += _stores(builder, matcher, site.stmt)
+            findings += _stores(comparison, stated, site.stmt)
     return findings
 
 
-def _stores(builder: TermBuilder, matcher: RealMatcher, spec: Spec) -> list[Finding]:
-    model, findings = builder.model, []
+def _stores(comparison: Comparison, stated: Stated, spec: Spec) -> list[Finding]:
+    builder, findings = comparison.builder, []
+    model = builder.model
     stores = [
         (site, number)
         for site in model.sites
@@ -49,7 +50,7 @@ def _stores(builder: TermBuilder, matcher: RealMatcher, spec: Spec) -> list[Find
     if not stores:
         return [unknown("spec-unknown", "tags", spec.span, f"the kernel never writes '{spec.output}'", help)]
     if all(site.accesses[number].mode is Mode.ACCUMULATE for site, number in stores):
-        return accumulated(builder, matcher, spec, stores)
+        return accumulated(comparison, stated, spec, stores)
     plain: list[tuple[Site, Term, Scope]] = []
     part = declared(model.kernel, next(t for t in model.kernel.tensors if t.name == spec.output))
     for site, number in stores:
@@ -66,12 +67,12 @@ def _stores(builder: TermBuilder, matcher: RealMatcher, spec: Spec) -> list[Find
             continue
         touched = touched.intersect_params(model.context.contents)
         roots = touched.domain().to_union_set()
-        variables = matcher.as_variables(touched)
-        scope = Scope(roots.identity(), variables, tuple(range(len(spec.names))), roots.identity())
+        variables = touched.set_tuple_name(isl.dim_type.out, ROOT).to_union_map()
+        scope = Scope(roots.identity(), variables)
         plain.append((site, builder.stored(site, spec.output), scope))
     for site, term, scope in _together(plain):
         try:
-            _match(matcher, term, matcher.numbered(spec.value, scope), scope)
+            comparison.match(term, stated.of(spec.value, len(spec.names), scope.other), scope)
         except Mismatch as mismatch:
             findings.append(_finding(model, site, spec, mismatch, help))
         except NonAffine as error:
@@ -79,26 +80,6 @@ def _stores(builder: TermBuilder, matcher: RealMatcher, spec: Spec) -> list[Find
                 unknown("spec-unknown", "tags", spec.span, f"cannot match the specification: {error}", help)
             )
     return findings
-
-
-def _match(matcher: RealMatcher, term: Term, value: SpecTerm, scope: Scope) -> None:
-    known = set(matcher.exponentials.divided)
-    _written(matcher, term, value, scope)
-    matcher.require_divisors(value, known)
-
-
-def _written(matcher: RealMatcher, term: Term, value: SpecTerm, scope: Scope) -> None:
-    """Match a specification as it is written, or else with its written-out softmaxes recognised as such."""
-    try:
-        matcher.match(term, value, scope)
-    except Mismatch as straight:
-        other = recognised(value)
-        if other == value:
-            raise
-        try:
-            matcher.match(term, other, scope)
-        except (Mismatch, NonAffine):
-            raise straight from None
 
 
 def _together(stores: list[tuple[Site, Term, Scope]]) -> list[tuple[Site, Term, Scope]]:
@@ -114,7 +95,7 @@ def _together(stores: list[tuple[Site, Term, Scope]]) -> list[tuple[Site, Term, 
         origin, variables = empty_map(), empty_map()
         for _, _, scope in group:
             back = scope.path.reverse()
-            origin, variables = origin.union(back), variables.union(back.apply_range(scope.variables))
+            origin, variables = origin.union(back), variables.union(back.apply_range(scope.other))
         variables = variables.coalesce()
         site, term, scope = group[0]
         same = [s for s in stores if any(s[0] is each[0] for each in group)]
@@ -122,7 +103,7 @@ def _together(stores: list[tuple[Site, Term, Scope]]) -> list[tuple[Site, Term, 
         if len(group) == 1 or not complete or not variables.is_single_valued():
             result += same
             continue
-        result.append((site, term, Scope(variables.domain().identity(), variables, scope.axes, origin)))
+        result.append((site, term, Scope(variables.domain().identity(), variables, (origin,))))
     return result
 
 

@@ -2,15 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cached_property, reduce
 
-from argus.verify.model.isl import UnionMap, UnionSet, empty_map, isl, map_parts, merged
-from argus.verify.values.linear import CANCELLED, Monomial, Ref
+from argus.verify.model.isl import UnionMap, UnionSet, empty_map, explicit, isl, map_parts, merged, set_parts
 from argus.verify.values.numbers import always_real
-from argus.verify.values.products import together
 from argus.verify.values.scope import Mismatch
-from argus.verify.values.terms import Apply, Cases, Choice, Load, Recurrence, Reduce, Term, Via
+from argus.verify.values.terms import (
+    Apply,
+    Cases,
+    Choice,
+    Constant,
+    Load,
+    Parameter,
+    Recurrence,
+    Reduce,
+    Term,
+    Via,
+)
+
+
+@dataclass(frozen=True)
+class Ref:
+    """A term seen from points: {point -> instance of the term}."""
+
+    term: Term
+    path: UnionMap
+
+
+@dataclass(frozen=True)
+class Monomial:
+    """`factor` times launch-time scalars times a term (None: 1).
+
+    A `level` is a maximum; `guarded`: it counts as 0 where it is -inf.
+    """
+
+    factor: float
+    scalars: tuple[str, ...] = ()
+    ref: Ref | None = None
+    level: bool = False
+    guarded: bool = False
 
 
 @dataclass(frozen=True)
@@ -28,18 +60,34 @@ class Level:
 
 
 @dataclass(frozen=True)
+class Scale:
+    """What was taken out of a sum: a factor, launch-time scalars and, if `levelled`, the level of its summands."""
+
+    factor: float
+    scalars: tuple[str, ...]
+    levelled: bool
+
+
+@dataclass(frozen=True)
 class Placed:
-    """A reference from points, or, if `root` is true, from the roots that the points add to."""
+    """A reference from points or, if `root` is true, from the roots that the points add to.
+
+    `without`: the term is a sum, or the logarithm of one, without this scale, which stands beside it in the product.
+    `guarded`: the term is a divisor in place of which another number divides where it is 0.
+    """
 
     ref: Ref
     root: bool = False
+    without: Scale | None = None
+    guarded: bool = False
 
 
 @dataclass(frozen=True)
 class Summand:
     """`factor` * scalars * exp(scores + levels) * factors / divisors at each of `points`, which add to roots.
 
-    `up`: {point -> root}; None: points are roots. `again`: (statement, {point -> instance}), a factor written earlier.
+    `up`: {point -> root}; None: the points are roots. `again`: times what a statement wrote, {point -> instance}.
+    `level`: times a maximum, known by {point -> the instances that made it}.
     """
 
     points: UnionSet
@@ -51,22 +99,41 @@ class Summand:
     factors: tuple[Placed, ...] = ()
     divisors: tuple[Placed, ...] = ()
     again: tuple[int, UnionMap] | None = None
+    level: UnionMap | None = None
+
+    @cached_property
+    def upward(self) -> UnionMap:
+        """{point -> root}."""
+        return (self.points.identity() if self.up is None else self.up).intersect_domain(self.points)
 
     @property
     def roots(self) -> UnionSet:
         """The roots that the points add to."""
         return self.points if self.up is None else self.points.apply(self.up)
 
+    def along(self, path: UnionMap, root: bool) -> UnionMap:
+        """A path from points, and perhaps from others."""
+        return self.up.apply_range(path) if root and self.up is not None else path
+
+    def from_roots(self, placed: Placed) -> UnionMap:
+        """Return the path of a factor or a divisor from roots."""
+        path = placed.ref.path
+        return path if placed.root or self.up is None else self.upward.reverse().apply_range(path)
+
     def over(self, path: UnionMap, root: bool) -> UnionMap:
         """Return `path`, which starts from points or, if `root` is true, from roots, as a path from points."""
-        limited = self.up.apply_range(path) if root and self.up is not None else path
-        return limited.intersect_domain(self.points)
+        return self.along(path, root).intersect_domain(self.points)
+
+
+def hulls(relation: UnionMap) -> UnionMap:
+    """Return the simple hull of each part of a relation."""
+    each = (isl.Map.from_basic_map(part.unshifted_simple_hull()) for part in map_parts(relation))
+    return reduce(UnionMap.union, (hull.to_union_map() for hull in each), empty_map())
 
 
 def one_image(relation: UnionMap) -> bool:
     """Return True if the simple hulls of a relation have one image for each point; then the relation has, too."""
-    hulls = (isl.Map.from_basic_map(part.unshifted_simple_hull()) for part in map_parts(relation))
-    return bool(reduce(UnionMap.union, (hull.to_union_map() for hull in hulls), empty_map()).is_single_valued())
+    return bool(hulls(relation).is_single_valued())
 
 
 def spread(reached: UnionMap) -> tuple[UnionMap, UnionMap]:
@@ -97,13 +164,61 @@ def lifted(s: Summand, up: UnionMap) -> Summand:
     """Turn a summand of a contribution into a summand of the root. `up`: {contribution -> root}."""
     if s.again is not None:
         raise Mismatch("a sum over what a loop carries on")
-    to = s.points.identity()
     if s.up is None:
         return replace(s, up=up.intersect_domain(s.points))
     alone = replace(
         s, levels=tuple(replace(x, made=s.over(x.made, x.root), root=False, ref=_from(s, x)) for x in s.levels)
     )
-    return seen(alone, to, s.up.apply_range(up).intersect_domain(s.points))
+    up = explicit(s.up.apply_range(up).intersect_domain(s.points))
+    return seen(alone, s.points.identity(), up)
+
+
+def counted(s: Summand, down: UnionMap, along: UnionMap) -> Summand | None:
+    """A summand at the first of the instances that `along`, {instance -> those that it adds up}, leads to, if it is the
+    same at all of them; None of any other. The last dimension counts them. `down`: {root of the summand -> instance}.
+    """
+    (space,), parts = map_parts(along), set_parts(s.points)
+    if len(parts) != 1 or s.levels or s.again or s.level:
+        return None
+    flat = isl.UnionMap.from_map(parts[0].identity().flatten_range()).reverse()  # {one tuple -> point}
+    s = seen(s, flat, flat.apply_range(s.upward))
+    (points,), (counting,) = set_parts(s.points), map_parts(s.upward.apply_range(down))
+    last, dims = counting.dim(isl.dim_type.out) - 1, range(points.dim(isl.dim_type.set))
+    same = [i for i in dims if counting.is_subset(counting.equate(isl.dim_type.in_, i, isl.dim_type.out, last))]
+    free = points
+    for i in same:
+        free = free.project_out(isl.dim_type.set, i, 1).insert_dims(isl.dim_type.set, i, 1)
+    for i in same:
+        free = free.equate(isl.dim_type.set, same[0], isl.dim_type.set, i)
+    own = counting.gist_domain(points)
+    free, own = free.set_tuple_name("F"), own.set_tuple_name(isl.dim_type.in_, "F")
+    every = space.range().apply(own.reverse())
+    if not same or not free.intersect(every).is_equal(points.set_tuple_name("F")):
+        return None
+
+    def varies(path: UnionMap) -> bool:
+        gists = (part.gist_domain(points) for part in map_parts(path.intersect_domain(s.points)))
+        return any(gist.involves_dims(isl.dim_type.in_, i, 1) for gist in gists for i in same)
+
+    refs = [p.ref for p in (*s.factors, *s.divisors)] + [m.ref for m, _ in s.scores if m.ref]
+    if any(_varies(ref.term, ref.path, varies) for ref in refs):
+        return None
+    return replace(s, points=points.fix_val(isl.dim_type.set, same[0], 0).to_union_set())
+
+
+def _varies(term: Term, path: UnionMap, varies: Callable[[UnionMap], bool]) -> bool:
+    """Return True if a term may depend on what its instances, {point -> instance}, vary with."""
+    if not varies(path):
+        return False
+    match term:
+        case Load(cells=cells):
+            return varies(path.apply_range(cells))
+        case Via(along=along, term=inner):
+            return _varies(inner, path.apply_range(along), varies)
+        case Apply(args=args):
+            return any(_varies(a, path, varies) for a in args)
+        case _:
+            return not isinstance(term, (Constant, Parameter))
 
 
 def _from(s: Summand, level: Level) -> Ref | None:
@@ -117,11 +232,10 @@ def seen(s: Summand, to: UnionMap | None, up: UnionMap) -> Summand:
     """
 
     def moved(path: UnionMap, root: bool) -> UnionMap:
-        over = s.over(path, root)
-        return over if to is None else to.apply_range(over)
+        return s.over(path, root) if to is None else to.apply_range(s.along(path, root))
 
     def placed(each: tuple[Placed, ...]) -> tuple[Placed, ...]:
-        return tuple(Placed(replace(p.ref, path=moved(p.ref.path, p.root))) for p in each)
+        return tuple(replace(p, ref=replace(p.ref, path=moved(p.ref.path, p.root)), root=False) for p in each)
 
     def level(x: Level) -> Level:
         if x.root or to is None:
@@ -137,6 +251,7 @@ def seen(s: Summand, to: UnionMap | None, up: UnionMap) -> Summand:
         levels=tuple(map(level, s.levels)),
         factors=placed(s.factors),
         divisors=placed(s.divisors),
+        level=None if s.level is None else moved(s.level, False),
     )
 
 
@@ -150,7 +265,12 @@ def added_up(s: Summand) -> tuple[tuple[Monomial, bool], ...]:
         else:
             other, at = result[same]
             result[same] = (replace(other, factor=other.factor + m.factor), at)
-    return tuple((m, root) for m, root in result if m.factor or m.ref is None or not always_real(m.ref.term))
+    return tuple((m, root) for m, root in result if m.factor or not _vanishes(m))
+
+
+def _vanishes(m: Monomial) -> bool:
+    """Return True if a monomial is 0 where its factor is."""
+    return m.ref is not None and always_real(m.ref.term) and not any(name.startswith("1:") for name in m.scalars)
 
 
 def _same_score(s: Summand, some: tuple[Monomial, bool], other: tuple[Monomial, bool]) -> bool:
@@ -160,48 +280,6 @@ def _same_score(s: Summand, some: tuple[Monomial, bool], other: tuple[Monomial, 
     return _identical(s, Placed(m.ref, root), s, Placed(n.ref, at))
 
 
-def collected(summands: list[Summand]) -> list[Summand]:
-    """Add up summands that are equal products over the same points; leave out those that add up to 0."""
-    result: list[Summand] = []
-    sizes: list[float] = []
-    for s in summands:
-        same = next((i for i, t in enumerate(result) if _alike(s, t)), None)
-        if same is None:
-            result.append(s)
-            sizes.append(abs(s.factor))
-        else:
-            result[same] = replace(s, factor=s.factor + result[same].factor)
-            sizes[same] += abs(s.factor)
-    kept = [s for s, size in zip(result, sizes, strict=True) if abs(s.factor) > CANCELLED * size]
-    if any(
-        s.divisors or not all(always_real(p.ref.term) for p in s.factors)
-        for s in result
-        if not any(s is k for k in kept)
-    ):
-        raise Mismatch("a difference of equal terms that may be no numbers")
-    return kept
-
-
-def _alike(a: Summand, b: Summand) -> bool:
-    if (a.up is None) != (b.up is None) or a.scalars != b.scalars or not a.points.is_equal(b.points):
-        return False
-    if a.up is not None and b.up is not None and not a.up.is_equal(b.up):
-        return False
-    plain = not any((a.scores, b.scores, a.levels, b.levels, a.again, b.again))
-    return plain and _same(a, a.factors, b, b.factors) and _same(a, a.divisors, b, b.divisors)
-
-
-def _same(a: Summand, some: tuple[Placed, ...], b: Summand, others: tuple[Placed, ...]) -> bool:
-    """Return True if two lists of factors are equal in some order."""
-    rest = list(others)
-    for p in some:
-        same = next((i for i, q in enumerate(rest) if _identical(a, p, b, q)), None)
-        if same is None:
-            return False
-        del rest[same]
-    return not rest
-
-
 def _identical(a: Summand, p: Placed, b: Summand, q: Placed) -> bool:
     mine, other = a.over(p.ref.path, p.root), b.over(q.ref.path, q.root)
     match p.ref.term, q.ref.term:
@@ -209,6 +287,34 @@ def _identical(a: Summand, p: Placed, b: Summand, q: Placed) -> bool:
             return bool(mine.apply_range(cells).is_equal(other.apply_range(others)))
         case term, another:
             return term is another and bool(mine.is_equal(other))
+
+
+def together(a: tuple[str, ...], b: tuple[str, ...]) -> tuple[str, ...]:
+    """The product of launch-time scalars; "1/N" stands for the inverse of N, and cancels with it; "1:N" does not."""
+    left = list(a)
+    for name in b:
+        opposite = name[2:] if name.startswith("1/") else f"1/{name}"
+        if opposite in left:
+            left.remove(opposite)
+        else:
+            left.append(name)
+    return tuple(sorted(left))
+
+
+def inverted(scalars: tuple[str, ...], positive: frozenset[str]) -> tuple[str, ...]:
+    """One over launch-time scalars: "1/N" of those that are `positive`, and "1:N" of those that may be 0."""
+
+    def one(name: str) -> str:
+        return name[2:] if name.startswith("1/") else f"1{'/' if name in positive else ':'}{name}"
+
+    return tuple(sorted(map(one, scalars)))
+
+
+def total(s: Summand) -> bool:
+    """Return True if a product is a number for all inputs that are: it divides by nothing, and its atoms are real."""
+    refs = (*(p.ref for p in s.factors), *(m.ref for m, _ in s.scores if m.ref is not None))
+    scalars = (*s.scalars, *(name for m, _ in s.scores for name in m.scalars))
+    return not s.divisors and all(always_real(r.term) for r in refs) and not any(n.startswith("1:") for n in scalars)
 
 
 def tensors(term: Term) -> frozenset[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import reduce
 from typing import Union
 
 from argus.ir.expr import APPROXIMATED, LEAVING, REDUCTIONS, Const, Elem, Expr, Op, Param
@@ -18,7 +19,7 @@ from argus.ir.types import DTYPES, MAX_EXTENT, DType, boolean, float32, rounds_o
 from argus.verify.model.flow import sink_name
 from argus.verify.model.isl import UnionMap, UnionSet, empty_map, empty_set, isl, map_parts
 from argus.verify.model.program import Site
-from argus.verify.model.translator import NonAffine, Translator
+from argus.verify.model.translator import NonAffine, Translator, identifier
 from argus.verify.values.ranges import Ranges
 from argus.verify.values.tags import TagAnalysis, writes
 
@@ -77,11 +78,15 @@ class Cases:
 
 @dataclass(frozen=True)
 class Reduce:
-    """A reduction by `op` from `start`. Each part: {instance -> contributing instance}, and the contributions' term."""
+    """`op` over the instances that contribute: each part is {instance -> contributing instance} and its term.
+
+    `count`: the number or launch-time scalar that every instance has of these, which their last dimension counts.
+    """
 
     op: str
     start: Term
     parts: tuple[tuple[UnionMap, Term], ...]
+    count: Constant | Parameter | None = None
 
 
 @dataclass(frozen=True)
@@ -114,6 +119,14 @@ class Opaque:
 
     reason: str
 
+
+def index_data(tensor: str) -> str:
+    """The name of an index in the cells that are addressed through the data of a tensor."""
+    return f"{DATA}{identifier(tensor)}"
+
+
+DATA = "data_"
+"""Begins such names."""
 
 _MODULAR = ("add", "sub", "mul", "neg", "and", "or", "xor", "not")
 """Integer operators for which, for every n, the low n bits of the result depend only on those of the operands."""
@@ -158,6 +171,8 @@ class TermBuilder:
         self._terms: dict[int, Term] = {}
         self._active: set[int] = set()
         self._recurrent: set[int] = set()
+        self.places: dict[str, UnionSet] = {}
+        """The instances of terms that no statement computes, by name."""
 
     def stored(self, site: Site, output: str) -> Term:
         """Return the term that a store writes. A signed result of 32 bits or more that may wrap around is `Opaque`."""
@@ -167,8 +182,13 @@ class TermBuilder:
 
     def instances(self, path: UnionMap) -> UnionSet:
         """Return all instances of the statements that a path starts from."""
-        names = {str(part.get_tuple_name(isl.dim_type.in_)) for part in map_parts(path)}
-        return _union(self.model.domain(self.model.sites[int(name[1:])])[0].to_union_set() for name in names)
+        return _union(self.domain(str(part.get_tuple_name(isl.dim_type.in_))) for part in map_parts(path))
+
+    def domain(self, name: str) -> UnionSet:
+        """All instances that have some name."""
+        if name in self.places:
+            return self.places[name]
+        return self.model.domain(self.model.sites[int(name[1:])])[0].to_union_set()
 
     def written(self, site: Site) -> Term:
         """Return the term of the value that a statement writes or contributes, over its instances."""
@@ -225,8 +245,7 @@ class TermBuilder:
             term = Load(stmt.src.obj, self.analysis.indirect_cells(site, number, inside))
         else:
             return Opaque("a copy whose mask depends on data")
-        for test in tests:
-            term = Choice(test, term, other)
+        term = chosen(tests, term, other)
         outside = self.model.domain(site)[0].to_union_set().subtract(inside)
         return Cases(((inside, term), (outside, other)))
 
@@ -259,10 +278,10 @@ class TermBuilder:
                 return self.of_expr(site, inner) if dtype == inner.dtype else self._widened(site, inner)
             case Op(op="where", args=(condition, a, b)):
                 inside, tests = self._tests(site, condition)
-                if tests:
-                    return Choice(*(self.of_expr(site, e) for e in expr.args))
+                yes, no = self.of_expr(site, a), self.of_expr(site, b)
+                yes = chosen(tests, yes, no)
                 outside = self.model.domain(site)[0].to_union_set().subtract(inside)
-                return Cases(((inside, self.of_expr(site, a)), (outside, self.of_expr(site, b))))
+                return yes if outside.is_empty() else Cases(((inside, yes), (outside, no)))
             case Op() if exact_indices(expr) and (index := self._index(site, expr)) is not None:
                 return index
             case Op(op=name, args=args, dtype=dtype):
@@ -355,6 +374,11 @@ class TermBuilder:
 def _source(part: isl.Map) -> int:
     """Return the number of the statement that a part of the data-flow comes from."""
     return int(part.get_tuple_name(isl.dim_type.out)[1:])
+
+
+def chosen(tests: list[Term], yes: Term, no: Term) -> Term:
+    """The first of two terms where all tests hold."""
+    return Choice(reduce(lambda a, b: Apply("and", (a, b)), tests), yes, no) if tests else yes
 
 
 def rounding(site: Site) -> bool:

@@ -1,0 +1,152 @@
+"""Terms that are no sums of products: functions of equal arguments, choices of equal terms by equal conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import permutations
+
+from argus.ir.expr import OPERATORS
+from argus.verify.model.isl import UnionMap
+from argus.verify.model.translator import NonAffine
+from argus.verify.values.functions import FLIPPED, Compared, compared, described
+from argus.verify.values.pieces import CANCELLED, Group
+from argus.verify.values.products import Products
+from argus.verify.values.rounding import rounds
+from argus.verify.values.scope import Mismatch, Scope, first_that_holds
+from argus.verify.values.summands import Summand, scaled, total
+from argus.verify.values.terms import (
+    Again,
+    Apply,
+    Choice,
+    Constant,
+    Recurrence,
+    Term,
+)
+
+
+class Atoms(Products):
+    """Compares applications of operators and choices."""
+
+    def operands(self, op: str, mine: Term, wanted: Term, scope: Scope) -> None:
+        """What an associative operator is applied to is the same, each once if that matters."""
+        found, specified = self.contributions_of(op, mine, wanted, scope)
+        for s in found:
+            term = s.factors[0].ref.term
+            if isinstance(term, Constant) and not any(isinstance(t.factors[0].ref.term, Constant) for t in specified):
+                text = f"the constant {term.value:g} (padding?) takes part in the reduction by '{op}'"
+                raise Mismatch(text, scope.origins(s.roots))
+        self.account(found, specified, scope, op)
+
+    def or_by_difference(self, straight: Callable[[Term, Term, Scope], None], a: Term, b: Term, scope: Scope) -> None:
+        """Compare two terms, and if both are choices by a comparison and differ, what they compare."""
+        try:
+            straight(a, b, scope)
+        except Mismatch as first:
+            here, there = compared(a), compared(b)
+            if here is None or there is None:
+                raise
+            try:
+                self._by_difference(here, there, scope)
+            except (Mismatch, NonAffine):
+                raise first from None
+
+    def alike(self, mine: Term, wanted: Term, scope: Scope) -> None:
+        """Functions of equal arguments; choices of equal terms by equal conditions."""
+        match mine, wanted:
+            case (Choice(), _) | (_, Choice()):
+                self._choice(mine, wanted, scope)
+            case Apply(), Apply():
+                self._applied(mine, wanted, scope)
+            case ((Recurrence() | Again()), _):
+                raise Mismatch("a value carried from one iteration to the next by other than accumulation")
+            case _:
+                raise Mismatch(f"{described(mine)} where the specification has {described(wanted)}")
+
+    def _applied(self, mine: Apply, wanted: Apply, scope: Scope) -> None:
+        operator, _, kind = wanted.op.partition(" ")
+        if operator in FLIPPED and rounds(self.builder, mine):
+            raise Mismatch("a choice by numbers that may be rounded")
+        args = mine.args
+        if f"{FLIPPED.get(operator)} {kind}".strip() == mine.op != wanted.op:
+            args = args[::-1]
+        elif mine.op != wanted.op or len(args) != len(wanted.args):
+            raise Mismatch(f"'{mine.op}' where the specification has '{wanted.op}'")
+        commutative = operator in OPERATORS and OPERATORS[operator].commutative
+        orders = permutations(args) if commutative else iter([args])
+
+        def attempt(order: tuple[Term, ...]) -> None:
+            for a, b in zip(order, wanted.args, strict=True):
+                self.match(a, b, scope)
+
+        first_that_holds(orders, attempt)
+
+    def _choice(self, mine: Term, wanted: Term, scope: Scope) -> None:
+        """By a condition that is given, or by that of the specification, which is given in what it decides for."""
+        if isinstance(mine, Choice) and any(self._holds(mine.test, given, scope) for given in scope.given):
+            self.match(mine.yes, wanted, scope)
+        elif isinstance(mine, Choice) and isinstance(wanted, Choice):
+            self.match(mine.test, wanted.test, scope)
+            given = (*scope.given, (wanted.test, scope.other))
+            self.match(mine.yes, wanted.yes, replace(scope, given=given))
+            self.match(mine.no, wanted.no, scope)
+        elif isinstance(mine, Choice):  # of two that are the same
+            self.match(mine.yes, wanted, scope)
+            self.match(mine.no, wanted, scope)
+        elif isinstance(wanted, Choice):
+            self.match(mine, wanted.yes, scope)
+            self.match(mine, wanted.no, scope)
+
+    def _holds(self, test: Term, given: tuple[Term, UnionMap], scope: Scope) -> bool:
+        try:
+            self.match(test, given[0], replace(scope, other=given[1], given=()))
+        except Mismatch:
+            return False
+        return True
+
+    def _by_difference(self, mine: Compared, wanted: Compared, scope: Scope) -> None:
+        """Choices by a comparison: the differences are equal but for a factor, and so are the values."""
+        if any(rounds(self.builder, t) for t in (mine.left, mine.right)):
+            raise Mismatch("a choice by numbers that were rounded")
+        found = self._collected(Apply("sub", (mine.left, mine.right)), scope.path)
+        difference = self._collected(Apply("sub", (wanted.left, wanted.right)), scope.other)
+        ratios = sorted({s.factor / t.factor for s in found for t in difference if t.factor})
+
+        def proportional(ratio: float) -> float:
+            self.account([scaled(s, 1 / ratio) for s in found], difference, scope)
+            return ratio
+
+        sign = first_that_holds(ratios, proportional)
+        yes, no = (wanted.yes, wanted.no) if sign > 0 else (wanted.no, wanted.yes)
+        strict = wanted.strict if sign > 0 else not wanted.strict
+        if mine.strict != strict and not self._continuous(wanted, difference, scope):
+            raise Mismatch("a choice that falls out otherwise between equal numbers")
+        self.match(mine.yes, yes, scope)
+        self.match(mine.no, no, scope)
+
+    def _collected(self, term: Term, path: UnionMap) -> list[Summand]:
+        """A term as a sum of products with equal ones added up."""
+        groups: list[Group] = []
+        for s in self.exponentials.sum(term, path):
+            self.join(groups, s, Scope(path, path), False, "add")
+        result: list[Summand] = []
+        for group in groups:
+            for piece in group.pieces():
+                if abs(piece.found) > CANCELLED * piece.gross:
+                    result.append(replace(group.like, points=piece.points, factor=piece.found))
+                elif not total(group.like):
+                    raise Mismatch("a difference of equal terms that may be no numbers")
+        return result
+
+    def _continuous(self, wanted: Compared, difference: list[Summand], scope: Scope) -> bool:
+        """Whether both values of a choice are the same where its sides are equal: they differ by a multiple of the
+        difference."""
+        between = self._collected(Apply("sub", (wanted.yes, wanted.no)), scope.other)
+        twice = replace(scope, path=scope.other)
+        for ratio in sorted({s.factor / t.factor for s in between for t in difference if t.factor}):
+            try:
+                self.account([scaled(s, 1 / ratio) for s in between], difference, twice)
+                return True
+            except Mismatch:
+                continue
+        return False

@@ -1,0 +1,262 @@
+"""Whether a kernel's term is a specified one: both are sums of products, compared product by product.
+
+Every product of one side is held against those of the other: loads say which of the specified instances an instance
+is, and everything else of the product is compared there. At each specified instance the factors of all that arrives
+add up to what is specified. Atoms are compared on their own: elements by their cells, functions by their arguments,
+choices by what they compare. Integers know no rounding, so for them the same comparison is exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import islice
+from math import isfinite, isnan
+
+from argus.ir.expr import REDUCTIONS
+from argus.verify.model.isl import UnionMap, UnionSet, empty_set, explicit, merged
+from argus.verify.model.translator import NonAffine
+from argus.verify.values.atoms import Atoms
+from argus.verify.values.functions import described
+from argus.verify.values.linear import EmptyRow
+from argus.verify.values.products import Without
+from argus.verify.values.scope import MOST, Mismatch, Scope, close
+from argus.verify.values.summands import Summand, hulls
+from argus.verify.values.terms import (
+    Apply,
+    Cases,
+    Constant,
+    Index,
+    Load,
+    Opaque,
+    Parameter,
+    Reduce,
+    Term,
+    TermBuilder,
+    Via,
+)
+
+_ASSOCIATIVE = (*REDUCTIONS, "and", "or", "xor")
+"""Operators that may be applied to many operands, in any order."""
+
+
+@dataclass
+class _Matched:
+    """Pairs of instances at which two terms were found to be equal, or not, with the reason."""
+
+    terms: tuple[Term, Term]
+    equal: UnionSet = field(default_factory=empty_set)
+    differing: tuple[UnionSet, Mismatch] | None = None
+
+
+class Comparison(Atoms):
+    """Compares terms; what was compared once is remembered."""
+
+    def __init__(self, builder: TermBuilder) -> None:
+        super().__init__(builder)
+        self._matched: dict[tuple[int, int, Without | None, bool], _Matched] = {}
+
+    def match(self, mine: Term, wanted: Term, scope: Scope) -> None:
+        """Raises `Mismatch` unless both terms are equal for every root."""
+        if scope.roots.is_empty():
+            return
+        match wanted:
+            case Via(along=along, term=inner):
+                self.match(mine, inner, replace(scope, other=scope.other.apply_range(along)))
+                return
+            case Cases(parts=parts):
+                for region, inner in parts:
+                    self.match(mine, inner, scope.restricted(scope.other.intersect_range(region).domain()))
+                return
+        match mine:
+            case Via(along=along, term=inner):
+                path = scope.path.apply_range(along)
+                self._require_written(scope.roots.subtract(path.domain()), scope)
+                self.match(inner, wanted, replace(scope, path=path))
+            case Cases(parts=parts):
+                rest = scope.roots
+                for region, inner in parts:
+                    here = scope.path.intersect_range(region).domain()
+                    self.match(inner, wanted, scope.restricted(here))
+                    rest = rest.subtract(here)
+                self._require_written(rest, scope)
+            case Opaque(reason=reason):
+                raise Mismatch(reason)
+            case _:
+                self._form(mine, wanted, scope)
+
+    def _require_written(self, lost: UnionSet, scope: Scope) -> None:
+        if not lost.is_empty():
+            raise Mismatch("a value that nothing wrote takes part", scope.origins(lost))
+
+    def _form(self, mine: Term, wanted: Term, scope: Scope) -> None:
+        match mine, wanted:
+            case _, Opaque(reason=reason):
+                raise Mismatch(reason)
+            case Constant(value=value), Constant(value=number):
+                rounded = isfinite(value) and isfinite(number) and close(value, number)
+                if not (value == number or rounded or (isnan(value) and isnan(number))):
+                    raise Mismatch(f"the constant {value} where the specification has {number}")
+            case Parameter(name=name), Parameter(name=other):
+                if name != other:
+                    raise Mismatch(f"'{name}' where the specification has '{other}'")
+            case Load(tensor=tensor, cells=cells), Load(tensor=other, cells=others):
+                if tensor != other:
+                    raise Mismatch(f"an element of '{tensor}' where the specification has one of '{other}'")
+                self._same(cells, others, scope, f"an element of '{tensor}' at other coordinates than specified")
+            case Index(values=values), Index(values=others):
+                self._same(values, others, scope, "an index that is another number than specified")
+            case _ if scope.walking and isinstance(mine, Apply):  # a specified term has no more of them than it is long
+                self._walk(mine, wanted, scope)
+            case _:
+                self.once(mine, wanted, scope)
+
+    def _same(self, cells: UnionMap, others: UnionMap, scope: Scope, text: str) -> None:
+        arrived, wanted = scope.path.apply_range(cells), scope.other.apply_range(others)
+        wrong = scope.roots.subtract(explicit(arrived.intersect(wanted).domain()))  # both lead to one cell
+        if not wrong.is_empty():
+            raise Mismatch(text, scope.origins(wrong))
+
+    def once(self, mine: Term, wanted: Term, scope: Scope, without: Without | None = None) -> None:
+        """Compare terms once for each pair of instances: many roots share a sum."""
+        decide = self._decide if without is None else partial(self._relative, without)
+        if scope.given:
+            decide(mine, wanted, scope)
+            return
+        asked = scope.path.range_product(scope.other)
+        key = (id(mine), id(wanted), without, scope.walking)
+        known = self._matched.setdefault(key, _Matched((mine, wanted)))
+        pairs = explicit(asked.range().subtract(known.equal))
+        possible = pairs.intersect_params(self.model.context.defined)
+        if possible.is_empty():
+            return
+        if known.differing is not None and known.differing[0].is_subset(pairs):
+            raise known.differing[1]
+        whole = self._whole(mine, wanted, possible, scope, decide, hull=without is None)
+        if whole is not None:
+            known.equal = merged(known.equal.union(whole))
+            return
+        both = pairs.unwrap()
+        trail = (*scope.trail, asked.reverse())
+        try:
+            decide(mine, wanted, Scope(both.domain_map(), both.range_map(), trail, (), scope.walking))
+        except Mismatch as found:
+            known.differing = pairs, found
+            raise
+        known.equal = merged(known.equal.union(pairs))
+
+    def _whole(
+        self, mine: Term, wanted: Term, pairs: UnionSet, scope: Scope, decide: Callable[..., None], hull: bool
+    ) -> UnionSet | None:
+        """Return pairs of instances at which two terms are equal, if more than those that are asked for are.
+
+        What a root needs of a term is often an odd part of it. All of it is simpler, and what other roots need, too.
+        """
+        for where in islice(self._wider(mine, wanted, pairs, hull), MOST):
+            try:
+                decide(mine, wanted, Scope(where.domain().identity(), where, (), (), scope.walking))
+                return where.wrap()
+            except (Mismatch, NonAffine):
+                continue
+        return None
+
+    def _wider(self, mine: Term, wanted: Term, pairs: UnionSet, hull: bool) -> Iterator[UnionMap]:
+        """Candidates for {instance -> instance} around some pairs: all that load alike, and perhaps their hull."""
+        both = pairs.unwrap()
+        every = UnionMap.from_domain_and_range(*(self.builder.instances(each) for each in (both, both.reverse())))
+        for where in self._places.of_terms(mine, wanted, every):
+            if pairs.is_subset(where.wrap()):
+                yield where
+        around = hulls(both) if hull else both
+        if not around.is_subset(both) and around.is_single_valued():
+            yield around
+
+    def _decide(self, mine: Term, wanted: Term, scope: Scope) -> None:
+        """Terms that are spelled alike, or else as sums of products."""
+        try:
+            self._walk(mine, wanted, replace(scope, walking=True))
+        except Mismatch as straight:
+            if scope.walking:
+                raise
+            try:
+                self._normal(mine, wanted, scope)
+            except (Mismatch, NonAffine) as found:
+                if straight.roots is not None or not isinstance(found, Mismatch):
+                    raise straight from None
+                raise
+
+    def _walk(self, mine: Term, wanted: Term, scope: Scope) -> None:
+        """Compare the operands of two terms: in their order, or else in any order that the operator allows."""
+        op = _operator(mine, wanted)
+        if op is None or (op == "add" and isinstance(wanted, Apply)):
+            self.alike(mine, wanted, scope)
+            return
+        try:
+            self.alike(mine, wanted, scope)
+        except Mismatch:
+            if not scope.given and self.shapes.of(mine) != self.shapes.of(wanted):
+                raise
+            self.operands(op, mine, wanted, scope)
+
+    def _normal(self, mine: Term, wanted: Term, scope: Scope) -> None:
+        """As sums of products, also with what is added up as often as a bound variable has values."""
+        self._counted_too(partial(self._as_sums, mine, wanted, scope))
+
+    def _counted_too(self, attempt: Callable[[], None]) -> None:
+        if self.exponentials.counting:
+            attempt()
+            return
+        self.exponentials.counted = False
+        try:
+            attempt()
+        except Mismatch as straight:
+            if not self.exponentials.counted:
+                raise
+            self.exponentials.counting = True
+            try:
+                attempt()
+            except Mismatch:
+                raise straight from None
+            finally:
+                self.exponentials.counting = False
+
+    def _as_sums(self, mine: Term, wanted: Term, scope: Scope) -> None:
+        specified = self.exponentials.sum(wanted, scope.other)
+        try:
+            found = self.exponentials.sum(mine, scope.path)
+        except EmptyRow as error:
+            raise Mismatch(error.message, self._logarithms.masked(specified, scope)) from None
+        if not (_itself(found, mine) and _itself(specified, wanted)):
+            self.account(found, specified, scope)
+            return
+        op = _operator(mine, wanted)
+        straight = self.alike if op is None else partial(self.operands, op)
+        self.or_by_difference(straight, mine, wanted, scope)
+
+    def _relative(self, without: Without, mine: Term, wanted: Term, scope: Scope) -> None:
+        """Sums, or logarithms of sums, without what was taken out of them."""
+        match mine, wanted:
+            case Apply(op="log", args=(a,)), Apply(op="log", args=(b,)):
+                self._relative(without, a, b, scope)
+            case (Apply(op="log"), _) | (_, Apply(op="log")):
+                raise Mismatch(f"{described(mine)} where the specification has {described(wanted)}")
+            case _:
+                found, specified = self.exponentials.sum(mine, scope.path), self.exponentials.sum(wanted, scope.other)
+                mine_without, wanted_without = without
+                rest = self.exponentials.without
+                self.account(rest(found, mine_without), rest(specified, wanted_without), scope)
+
+
+def _operator(mine: Term, wanted: Term) -> str | None:
+    """The associative operator that both terms are made by."""
+    ops = [t.op if isinstance(t, (Apply, Reduce)) else None for t in (mine, wanted)]
+    return ops[0] if ops[0] == ops[1] and ops[0] in _ASSOCIATIVE else None
+
+
+def _itself(found: list[Summand], term: Term) -> bool:
+    """Whether a sum of products is the term that it was made of."""
+    if len(found) != 1:
+        return False
+    (s,) = found
+    return len(s.factors) == 1 and s.factors[0].ref.term is term and not (s.divisors or s.scores or s.levels or s.level)

@@ -1,0 +1,79 @@
+"""Factors by points: what arrives at each point of equal products, beside what is specified there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import reduce
+
+from argus.verify.model.isl import UnionSet, empty_set, merged
+from argus.verify.values.scope import Mismatch
+from argus.verify.values.summands import Summand
+
+CANCELLED = 1e-12
+"""Factors that add up to less than this fraction of their sizes count as 0: rounding to 64 bits leaves that much."""
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Points, the factor that arrives there, the one that is specified, and the sum of what both were added up from."""
+
+    points: UnionSet
+    found: float = 0.0
+    wanted: float = 0.0
+    gross: float = 0.0
+
+    def __add__(self, other: Piece) -> Piece:
+        """Both, where they meet."""
+        both = self.points.intersect(other.points)
+        return Piece(both, self.found + other.found, self.wanted + other.wanted, self.gross + other.gross)
+
+
+@dataclass
+class Group:
+    """Equal products: `like`, at whose points the factors of all that equals it are added up.
+
+    `why`: the first reason why the product equals none of those before it.
+    """
+
+    like: Summand
+    specified: bool
+    why: Mismatch | None = None
+    _arrived: dict[tuple[float, bool], list[UnionSet]] = field(default_factory=dict)
+
+    def add(self, points: UnionSet, factor: float, specified: bool) -> None:
+        """Add a factor at some points."""
+        self._arrived.setdefault((factor, specified), []).append(points)
+
+    def pieces(self) -> list[Piece]:
+        """The sums of what was added; pieces are apart from one another."""
+        each = [
+            Piece(points, 0.0 if specified else factor, factor if specified else 0.0, abs(factor))
+            for (factor, specified), sets in self._arrived.items()
+            for points in _apart(sets)
+        ]
+        return reduce(_joined, each, [])
+
+
+def _apart(sets: list[UnionSet]) -> list[UnionSet]:
+    """One set for all of them if they are apart from one another, and these sets if not."""
+    united = sets
+    while len(united) > 1:
+        pairs = list(zip(united[::2], united[1::2], strict=False))
+        if not all(a.intersect(b).is_empty() for a, b in pairs):
+            return sets
+        united = [*(merged(a.union(b)) for a, b in pairs), *united[2 * len(pairs) :]]
+    return united
+
+
+def _joined(pieces: list[Piece], more: Piece) -> list[Piece]:
+    """Pieces after one more is added to them."""
+    parts, rest = [], more.points
+    for piece in pieces:
+        parts += [piece + more, replace(piece, points=piece.points.subtract(more.points))]
+        rest = rest.subtract(piece.points)
+    joined: dict[tuple[float, float, float], UnionSet] = {}
+    for part in (*parts, replace(more, points=rest)):
+        if not part.points.is_empty():
+            numbers = part.found, part.wanted, part.gross
+            joined[numbers] = joined.get(numbers, empty_set()).union(part.points)
+    return [Piece(merged(points), *numbers) for numbers, points in joined.items()]

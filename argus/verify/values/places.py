@@ -1,0 +1,83 @@
+"""Candidates for which specified product a product is: both load the same elements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+from argus.verify.model.isl import UnionMap, merged
+from argus.verify.values.contributions import Coordinates, Loads, everywhere
+from argus.verify.values.scope import MOST, Mismatch, Scope
+from argus.verify.values.summands import Summand, one_image
+from argus.verify.values.terms import (
+    Load,
+    Term,
+)
+
+
+class Places:
+    """Finds instances of two terms, or points of two products, that load alike. Whether they are equal is not known."""
+
+    def __init__(self) -> None:
+        self._loads = Loads()
+
+    def of_terms(self, mine: Term, wanted: Term, every: UnionMap) -> Iterator[UnionMap]:
+        """Candidates for {instance -> instance} at which two terms may be equal, as parts of `every`."""
+        return self.narrowed(every, self._loads.of(mine), self._loads.of(wanted))
+
+    def candidates(
+        self, s: Summand, like: Summand, together: UnionMap, hints: list[UnionMap], scope: Scope
+    ) -> Iterator[UnionMap]:
+        """Candidates for {point -> point of `like`}: of the same root, and loading the same."""
+        if one_image(like.upward.reverse()):
+            yield together
+            return
+        parts, mine, theirs = [], self._all_reads(s), self._all_reads(like)
+        for where in self.narrowed(together, mine, theirs):
+            if s.points.is_subset(where.domain()):
+                yield where
+                continue
+            rest = everywhere(where, together)
+            if rest is not None and s.points.is_subset(rest.domain()):
+                yield rest
+            parts.append(where)
+        parts += [both for hint in hints if not (both := together.intersect(hint)).is_empty() and one_image(both)]
+        yield from parts
+        if not parts and {name for name, _ in mine} & {name for name, _ in theirs}:
+            text = "the reduction has a term too many: the specification masks it, or has none of its place"
+            raise Mismatch(text, scope.origins(s.roots))
+        if not parts:
+            raise Mismatch("a reduction whose terms do not load through the bound variable")
+
+    def narrowed(
+        self, where: UnionMap, mine: list[tuple[str, Coordinates]], others: list[tuple[str, Coordinates]]
+    ) -> Iterator[UnionMap]:
+        for number, (tensor, theirs) in enumerate(others):
+            for name, here in mine:
+                if name != tensor or len(here) != len(theirs):
+                    continue
+                both = where
+                for a, b in zip(here, theirs, strict=True):
+                    if a is not None and b is not None:
+                        both = both.intersect(a.apply_range(b.reverse()))
+                both = merged(both)
+                if both.is_empty() or both.is_equal(where):
+                    continue
+                if one_image(both):
+                    yield both
+                    continue
+                further = list(islice(self.narrowed(both, mine, others[number + 1 :]), MOST))
+                yield from further
+                if not further and both.is_single_valued():
+                    yield both
+
+    def _all_reads(self, s: Summand) -> list[tuple[str, Coordinates]]:
+        """The loads of a product, seen from its points; elements first."""
+        refs = [(p.ref, p.root) for p in (*s.factors, *s.divisors)]
+        refs += [(m.ref, root) for m, root in s.scores if m.ref is not None]
+        found = []
+        for ref, root in sorted(refs, key=lambda each: not isinstance(each[0].term, Load)):
+            path = merged(s.along(ref.path, root).gist_domain(s.points))
+            for tensor, each in self._loads.of(ref.term):
+                found.append((tensor, tuple(None if c is None else path.apply_range(c) for c in each)))
+        return found

@@ -1,0 +1,300 @@
+"""What specifications say, as terms: over instances `V0[...]`, one for each place of an output, and of bound variables.
+
+Reductions have instances of their own, `V1[...]`, for the variables that they depend on: equal ones are one term.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import reduce
+from itertools import product
+
+from argus.ir.expr import Const, Elem, Expr, Op, Param, op, rewrite, walk
+from argus.ir.nodes import Access, SpecOp, SpecReduce, SpecSoftmax, SpecTerm
+from argus.ir.spec_terms import elements_of, exact_indices, identity, renumbered, rounds_in, strip, uses
+from argus.ir.types import boolean, float32
+from argus.verify.model.isl import UnionMap, UnionSet
+from argus.verify.model.program import loaded
+from argus.verify.model.translator import NonAffine, identifier
+from argus.verify.values.terms import (
+    Apply,
+    Cases,
+    Constant,
+    Index,
+    Load,
+    Opaque,
+    Parameter,
+    Reduce,
+    Term,
+    TermBuilder,
+    Via,
+    chosen,
+    index_data,
+    operation,
+)
+
+ROOT = "V0"
+"""The name of the instances of a whole specification."""
+
+
+class Place:
+    """Where a specified term stands: the name of its instances, and which axes their dimensions are."""
+
+    def __init__(self, name: str, axes: tuple[int, ...]) -> None:
+        self.name, self.axes = name, axes
+        self.dims = [f"v{i}" for i in range(len(axes))]
+        self.coords = tuple(f"v{axes.index(a)}" if a in axes else "?" for a in range(max((*axes, -1)) + 1))
+
+    def __str__(self) -> str:
+        return f"{self.name}[{', '.join(self.dims)}]"
+
+
+@dataclass(frozen=True)
+class _Sum:
+    """A reduction over the instances of `place`, and what it reduces, over those of `inside`."""
+
+    place: Place
+    inside: Place
+    term: Reduce
+    body: Term
+
+
+class Stated:
+    """Terms of specifications; equal reductions are the same term, over instances of their own."""
+
+    def __init__(self, builder: TermBuilder) -> None:
+        self.builder, self.model = builder, builder.model
+        self._loaded = loaded(builder.model.sites)
+        self._own: dict[SpecTerm, _Sum] = {}
+
+    def of(self, spec: SpecTerm, rank: int, variables: UnionMap) -> Term:
+        """The term of an output's specification over `V0[...]`, the places that `variables`, {root -> place}, lead to.
+
+        Raises `NonAffine`.
+        """
+        place = Place(ROOT, tuple(range(rank)))
+        return self._term(self._numbered(spec, place, variables), place)
+
+    # ------------------------------------------------------------------ terms
+
+    def _term(self, spec: SpecTerm, place: Place) -> Term:
+        spec = strip(spec)
+        match spec:
+            case Const(value=value):
+                exact = spec.dtype.is_float or float(value) == value
+                return Constant(float(value)) if exact else Opaque("an integer of more digits than a float has")
+            case Param(name=name):
+                return Parameter(name)
+            case Elem():
+                return Load(spec.obj, self._cells(spec, place))
+            case SpecReduce(op="logaddexp", axis=axis, extent=extent, body=body):
+                return Apply("log", (self._reduced(_weights(axis, extent, body), place),))
+            case SpecReduce():
+                return self._reduced(spec, place)
+            case SpecSoftmax():
+                return self._softmax(spec, place)
+            case Op(op="where", args=(condition, a, b)) | SpecOp(op="where", args=(condition, a, b)):
+                return self._choice(condition, self._term(a, place), self._term(b, place), place)
+            case SpecOp():
+                return self._applied(spec, place)
+            case _ if exact_indices(spec) and (index := self._index(spec, place)) is not None:
+                return index
+            case Op():
+                return self._applied(spec, place)
+            case _:
+                raise NonAffine("a specification names what no output has")
+
+    def _index(self, spec: SpecTerm, place: Place) -> Index | None:
+        """The term of an affine expression of indices; None of any other."""
+        assert not isinstance(spec, (SpecOp, SpecReduce, SpecSoftmax))
+        try:
+            return Index(self._map(place, f"[{self.model.translator.integer(spec, place.coords)}]"))
+        except NonAffine:
+            return None
+
+    def _applied(self, spec: Op | SpecOp, place: Place) -> Term:
+        floats = spec.dtype == boolean and any(a.dtype.is_float for a in spec.args)
+        if floats and rounds_in(spec):
+            return Opaque("a choice by numbers that may be rounded")
+        args = tuple(self._term(a, place) for a in spec.args)
+        return Apply(operation(spec.op, spec.args[0].dtype, spec.dtype), args)
+
+    def _choice(self, condition: SpecTerm, yes: Term, no: Term, place: Place) -> Term:
+        """Conditions on indices tell parts of the instances apart; those on data choose."""
+        texts, tests = self._tests(condition, place)
+        inside, every = self._set(place, " and ".join(texts) or "true"), self._set(place, "true")
+        term = chosen(tests, yes, no)
+        return Cases(((inside, term), (every.subtract(inside), no))) if texts else term
+
+    def _tests(self, condition: SpecTerm, place: Place) -> tuple[list[str], list[Term]]:
+        """The parts of a conjunction that are conditions on indices, and those on data.
+
+        A condition that is computed modulo 2^32 is like one on data: where it holds is not known.
+        """
+        match condition:
+            case Op(op="and", args=(a, b)) | SpecOp(op="and", args=(a, b)) if condition.dtype == boolean:
+                (some, first), (more, second) = self._tests(a, place), self._tests(b, place)
+                return some + more, first + second
+        if isinstance(condition, (SpecOp, SpecReduce, SpecSoftmax)) or elements_of(condition) or _modular(condition):
+            return [], [self._term(condition, place)]
+        return [self.model.translator.condition(condition, place.coords)], []
+
+    # ------------------------------------------------------------------ reductions
+
+    def _shared(self, spec: SpecReduce, place: Place) -> tuple[_Sum, list[str]]:
+        """A reduction over its own instances, and which dimensions of some place are theirs."""
+        used = [i for i, axis in enumerate(place.axes) if uses(spec, axis)]
+        own = renumbered(spec, {place.axes[i]: position for position, i in enumerate(used)})
+        assert isinstance(own, SpecReduce)
+        if own not in self._own:
+            self._own[own] = self._reduction(own, self._place(tuple(range(len(used)))))
+        return self._own[own], [place.dims[i] for i in used]
+
+    def _reduced(self, spec: SpecReduce, place: Place) -> Via:
+        found, dims = self._shared(spec, place)
+        return Via(self._map(place, f"{found.place.name}[{', '.join(dims)}]"), found.term)
+
+    def _softmax(self, spec: SpecSoftmax, place: Place) -> Apply:
+        """The weight of one score over the sum of the weights of all."""
+        total = _weights(spec.axis, spec.extent, spec.score)
+        found, dims = self._shared(total, place)
+        at = self.model.translator.integer(spec.at, place.coords)
+        weight = Via(self._map(place, f"{found.inside.name}[{', '.join((*dims, at))}]"), found.body)
+        return Apply(SHARE, (weight, self._reduced(total, place)))
+
+    def _place(self, axes: tuple[int, ...]) -> Place:
+        place = Place(f"V{len(self.builder.places) + 1}", axes)
+        self.builder.places[place.name] = self._set(place, "true")
+        return place
+
+    def _reduction(self, spec: SpecReduce, place: Place) -> _Sum:
+        inside = self._place((*place.axes, spec.axis))
+        k, extent = inside.dims[-1], self.model.translator.integer(spec.extent, ())
+        along = self.model.parse_map(f"{{ {place} -> {inside} : 0 <= {k} < {extent} }}").to_union_map()
+        count, body = self._term(spec.extent, place), self._term(spec.body, inside)
+        known = count if isinstance(count, (Constant, Parameter)) and _repeats(spec.body, spec.axis) else None
+        return _Sum(place, inside, Reduce(spec.op, Constant(identity(spec)), ((along, body),), known), body)
+
+    # ------------------------------------------------------------------ relations
+
+    def _map(self, place: Place, image: str) -> UnionMap:
+        return self.model.parse_map(f"{{ {place} -> {image} }}").to_union_map()
+
+    def _set(self, place: Place, condition: str) -> UnionSet:
+        return self.model.parse_set(f"{{ {place} : {condition} }}").to_union_set()
+
+    def _cells(self, spec: Elem, place: Place) -> UnionMap:
+        """{instance -> cell}; through index tensors in the form of `TagAnalysis.indirect_cells`.
+
+        Where an index is a number that the block loads once, the cell that the kernel's name of that number leads to is
+        another name of the same one.
+        """
+        images = [self._image(e, place) for e in spec.index]
+        if all(image.startswith("[") for image in images):
+            return self._map(place, self._cell(spec, images))
+        found = reduce(UnionMap.range_product, (self._map(place, image) for image in images))
+        for named in product(*(self._names(e, place) for e in spec.index)):
+            conditions = " and ".join(condition for condition, _ in named)
+            text = f"{{ {place} -> {self._cell(spec, [image for _, image in named])} : {conditions} }}"
+            found = found.union(self.model.parse_map(text).to_union_map())
+        return found
+
+    def _cell(self, spec: Elem, images: list[str]) -> str:
+        return f"{identifier(spec.obj)}[{', '.join(image[1:-1] for image in images)}]"
+
+    def _names(self, index: Expr, place: Place) -> list[tuple[str, str]]:
+        """Where, and by which parameter, the kernel names an index that it loads; elsewhere, what it is."""
+        if not isinstance(index, Elem):
+            image = self._image(index, place)
+            return [("true", image)] if image.startswith("[") else []
+        return [
+            (self._equations(index, access, place), self.model.translator.image(Param(name, index.dtype), place.coords))
+            for access, name in self._loaded.items()
+            if access.obj == index.obj and not any(map(elements_of, (*index.index, *access.index)))
+        ]
+
+    def _equations(self, elem: Elem, access: Access, place: Place) -> str:
+        """The condition that an element is the one that is accessed."""
+        same = (op("eq", i, j) for i, j in zip(elem.index, access.index, strict=True))
+        return " and ".join(self.model.translator.condition(each, place.coords) for each in same) or "true"
+
+    def _image(self, index: Expr, place: Place) -> str:
+        """An index as a tuple: a number, a place in an index tensor, or a function of numbers."""
+        if not isinstance(index, Elem):
+            return self.model.translator.image(index, place.coords)
+        inner = ", ".join(self.model.translator.integer(e, place.coords) for e in index.index)
+        return f"{index_data(index.obj)}[{inner}]"
+
+    # ------------------------------------------------------------------ numbers that a block loads
+
+    def _numbered(self, spec: SpecTerm, place: Place, variables: UnionMap) -> SpecTerm:
+        """A specified term whose conditions and places name integers that the block loads once as `resolved` does."""
+
+        def number(e: Expr) -> Expr | None:
+            if not isinstance(e, Elem) or not e.dtype.is_int:
+                return None
+            here = (p for p in self._loaded if p.obj == e.obj and not any(map(elements_of, e.index)))
+            return next((Param(self._loaded[p], e.dtype) for p in here if self._is(e, p, place, variables)), None)
+
+        def expression(e: Expr) -> Expr | None:
+            match e:
+                case Op(op="where", args=(condition, yes, no)):
+                    return replace(e, args=(rewrite(condition, number), yes, no))
+                case Elem(index=index):
+                    return replace(e, index=tuple(rewrite(i, number) for i in index))
+                case _:
+                    return None
+
+        def whole(spec: SpecTerm) -> SpecTerm:
+            match spec:
+                case SpecReduce(body=body):
+                    return replace(spec, body=whole(body))
+                case SpecSoftmax(at=at, score=score):
+                    return replace(spec, at=rewrite(at, number), score=whole(score))
+                case SpecOp(op="where", args=(condition, *rest)) if isinstance(condition, Op):
+                    return replace(spec, args=(rewrite(condition, number), *map(whole, rest)))
+                case SpecOp(args=args):
+                    return replace(spec, args=tuple(map(whole, args)))
+                case _:
+                    return rewrite(spec, expression)
+
+        return whole(spec) if self._loaded else spec
+
+    def _is(self, elem: Elem, access: Access, place: Place, variables: UnionMap) -> bool:
+        """Return True if an element is the one that is accessed, for all of the places that variables lead to."""
+        bound = len(place.axes)
+        if any(uses(i, axis) for i in elem.index for axis in range(bound, bound + _BOUND)):
+            return False
+        return bool(variables.range().is_subset(self._set(place, self._equations(elem, access, place))))
+
+
+def _repeats(spec: SpecTerm, axis: int) -> bool:
+    """Return True if a term may have a summand that is the same for all values of a bound variable."""
+    spec = strip(spec)
+    match spec:
+        case Op(op="add" | "sub" | "neg", args=args) | SpecOp(op="add" | "sub" | "neg", args=args):
+            return any(_repeats(a, axis) for a in args)
+        case Op(op="where", args=(_, *args)) | SpecOp(op="where", args=(_, *args)):
+            return any(_repeats(a, axis) for a in args)
+        case Op(op="mul" | "truediv", args=args) | SpecOp(op="mul" | "truediv", args=args):
+            return all(_repeats(a, axis) for a in args)
+        case SpecReduce(op="add", body=body):
+            return _repeats(body, axis)
+        case _:
+            return not uses(spec, axis)
+
+
+def _weights(axis: int, extent: Expr, score: SpecTerm) -> SpecReduce:
+    """The sum of the exponentials of scores."""
+    return SpecReduce("add", axis, extent, SpecOp("exp", (score,), float32), float32)
+
+
+def _modular(condition: Expr) -> bool:
+    return any(isinstance(e, Op) and e.dtype.modular for e in walk(condition))
+
+
+SHARE = "share"
+"""The operator of a softmax: a term of a sum of exponentials over that sum, 0 where that is 0."""
+
+_BOUND = 64
+"""More bound variables than a specification has."""
