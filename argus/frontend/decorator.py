@@ -200,7 +200,8 @@ def _meaning(value: object) -> Elsewhere | Value | None:
     """Return the meaning of a Python value in a kernel; None if a kernel cannot use it."""
     if isinstance(value, FuncSource):
         return Elsewhere(value.file, value.name)
-    if isinstance(text := getattr(value, "argus_text", None), KernelSource):  # a kernel, for programs
+    ours = type(value).__module__.partition(".")[0] == "argus"  # objects of others may answer to any name
+    if ours and isinstance(text := getattr(value, "argus_text", None), KernelSource):  # a kernel, for programs
         return Elsewhere(text.file, text.name)
     return Value.of(value) if _is_constant(value) else None
 
