@@ -581,7 +581,7 @@ def kernel(a: al.Tensor[al.int8, "16 32"], b: al.Tensor[al.int8, "8 32"], c: al.
 """,
         "",
         " * 3",
-        "tags-unknown",
+        "spec-unknown",
     ),
     Pair(
         "a logarithm of padding, times padding",
