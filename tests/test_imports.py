@@ -21,8 +21,8 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"frontend", "passes", "verify", "simulate", "backend"}),
     frozenset({"compile", "mutate"}),
     frozenset(
-        {"torch", "kernels", "runtime", "programs", "packages", "tuning", "editor", "graph", "demo", "cli", "agents",
-         "knowledge", "__main__", "__init__"}
+        {"torch", "kernels", "layers", "runtime", "programs", "packages", "tuning", "editor", "graph", "demo", "cli",
+         "agents", "knowledge", "__main__", "__init__"}
     ),
 )
 """A part imports its own layer and those above it in this list."""

@@ -1,0 +1,45 @@
+"""A paged cache of keys and values, of one layer."""
+
+from __future__ import annotations
+
+import torch
+
+
+class PagedCache:
+    """Keys and values `[pages, page, heads, features]` of sequences with up to `longest` tokens each.
+
+    `lens[b]`, on the device, is how many tokens sequence b has. Appending and attending are the same launches at every
+    length, so a CUDA graph of a step stays valid. Page j of sequence b is number `table[b, j]`.
+    """
+
+    def __init__(
+        self,
+        sequences: int,
+        longest: int,
+        heads: int,
+        features: int,
+        *,
+        page: int = 64,
+        dtype: torch.dtype = torch.bfloat16,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        each = -(-longest // page)
+        shape = (sequences * each, page, heads, features)
+        self.keys, self.values = (torch.zeros(shape, dtype=dtype, device=device) for _ in range(2))
+        numbers = torch.arange(sequences * each, dtype=torch.int32, device=device)
+        self.table = numbers.view(sequences, each)
+        self.lens = torch.zeros(sequences, dtype=torch.int32, device=device)
+        self.page, self.longest = page, each * page
+
+    def append(self, keys: torch.Tensor, values: torch.Tensor) -> None:
+        """Put the keys and values `[B, M, heads, features]` of M new tokens of each sequence behind those it has.
+
+        Tokens beyond `longest` overwrite the last place; the host is not asked how many there are.
+        """
+        count = keys.shape[1]
+        places = self.lens[:, None] + torch.arange(count, dtype=torch.int32, device=self.lens.device)
+        places = places.clamp(max=self.longest - 1).long()
+        pages = self.table.gather(1, places // self.page).long()
+        for held, new in ((self.keys, keys), (self.values, values)):
+            held.index_put_((pages, places % self.page), new.to(held.dtype))
+        self.lens.add_(count).clamp_(max=self.longest)

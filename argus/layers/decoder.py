@@ -1,0 +1,144 @@
+"""Decoder layers: attention with rotary positions, and a gated MLP (Llama) or a mixture of experts (Qwen3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from argus.kernels import attention, attention_decode, matmul, moe, rmsnorm, rotary, silu_mul
+from argus.layers.cache import PagedCache
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The sizes of a layer. With `experts`, the MLP is a mixture of so many of width `inner`, `chosen` for each token.
+
+    `head_norm`: an RMSNorm of every head of queries and keys before they turn.
+    """
+
+    hidden: int
+    inner: int
+    heads: int
+    shared_heads: int
+    features: int = 128
+    experts: int = 0
+    chosen: int = 0
+    head_norm: bool = False
+    eps: float = 1e-6
+
+
+def _weight(*shape: int) -> nn.Parameter:
+    return nn.Parameter(torch.randn(shape) / shape[-1] ** 0.5)
+
+
+class Attention(nn.Module):
+    """Causal attention of `[B, T, hidden]`; the residual is added by the last product."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.shape = shape
+        rows = (shape.heads + 2 * shape.shared_heads) * shape.features
+        self.qkv, self.out = _weight(rows, shape.hidden), _weight(shape.hidden, shape.heads * shape.features)
+        if shape.head_norm:
+            self.q_norm, self.k_norm = (nn.Parameter(torch.ones(shape.features)) for _ in range(2))
+
+    def projected(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Queries, keys and values `[B, T, heads, features]`; queries and keys turned by their token's angles."""
+        shape = self.shape
+        heads = (shape.heads, shape.shared_heads, shape.shared_heads)
+        q, k, v = matmul(x, self.qkv.t()).unflatten(-1, (-1, shape.features)).split(heads, dim=2)
+        if shape.head_norm:
+            q, k = rmsnorm(q, self.q_norm, shape.eps), rmsnorm(k, self.k_norm, shape.eps)
+        return rotary(q, cos, sin), rotary(k, cos, sin), v
+
+    def forward(
+        self,
+        x: torch.Tensor,
+        residual: torch.Tensor,
+        cos: torch.Tensor,
+        sin: torch.Tensor,
+        cache: PagedCache | None = None,
+    ) -> torch.Tensor:
+        """`residual` and the attention of all tokens of `x`, normalised tokens, to those before them.
+
+        `cos` and `sin` are `[T, features / 2]`. A `cache`, which must be empty, gets the keys and values.
+        """
+        q, k, v = self.projected(x, cos, sin)
+        if cache is not None:
+            cache.append(k, v)
+        found = attention(*(t.transpose(1, 2) for t in (q, k, v)), causal=True)
+        return matmul(found.transpose(1, 2).flatten(2), self.out.t(), residual=residual)
+
+    def step(
+        self, x: torch.Tensor, residual: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, cache: PagedCache
+    ) -> torch.Tensor:
+        """`residual` and the attention of one new token of each sequence, `[B, 1, hidden]`, to all that it has.
+
+        `cos` and `sin` are those of each sequence's position, `[B, features / 2]`.
+        """
+        q, k, v = (t.transpose(0, 1) for t in self.projected(x.transpose(0, 1), cos, sin))
+        cache.append(k, v)
+        found = attention_decode(q.transpose(1, 2), cache.keys, cache.values, cache.table, cache.lens)
+        return matmul(found.transpose(1, 2).flatten(2), self.out.t(), residual=residual)
+
+
+class GatedMLP(nn.Module):
+    """`down(silu(gate(x)) * up(x))`; gates and what they let through are one product."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.gate_up, self.down = _weight(2 * shape.inner, shape.hidden), _weight(shape.hidden, shape.inner)
+
+    def forward(self, x: torch.Tensor, residual: torch.Tensor) -> torch.Tensor:
+        """`residual` and the MLP of `x`."""
+        gate, up = matmul(x, self.gate_up.t()).chunk(2, dim=-1)
+        return matmul(silu_mul(gate, up), self.down.t(), residual=residual)
+
+
+class Mixture(nn.Module):
+    """A mixture of gated MLPs, `chosen` of which each token takes, by the softmax of its logits, over their sum."""
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.chosen = shape.chosen
+        self.router = _weight(shape.experts, shape.hidden)
+        self.gate_up = _weight(shape.experts, 2 * shape.inner, shape.hidden)
+        self.down = _weight(shape.experts, shape.hidden, shape.inner)
+
+    def forward(self, x: torch.Tensor, residual: torch.Tensor) -> torch.Tensor:
+        """`residual` and what the experts make of `x`. No gradient."""
+        rows = x.flatten(0, -2)
+        logits = matmul(rows, self.router.t())
+        more = residual.reshape(rows.shape)
+        found: torch.Tensor = moe(rows, logits, self.gate_up, self.down, topk=self.chosen, shared=more)
+        return found.view(x.shape)
+
+
+class DecoderLayer(nn.Module):
+    """Attention and an MLP or a mixture, each behind an RMSNorm and beside a residual, of `[B, T, hidden]`.
+
+    Weights are float16 or bfloat16 (`layer.bfloat16()`), features of a head 64 or 128.
+    """
+
+    def __init__(self, shape: Shape) -> None:
+        super().__init__()
+        self.shape = shape
+        self.norm, self.mlp_norm = (nn.Parameter(torch.ones(shape.hidden)) for _ in range(2))
+        self.attention = Attention(shape)
+        self.mlp: nn.Module = Mixture(shape) if shape.experts else GatedMLP(shape)
+
+    def forward(
+        self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, cache: PagedCache | None = None
+    ) -> torch.Tensor:
+        """The layer's output for whole sequences: training, or prefill with an empty `cache`."""
+        x = self.attention(rmsnorm(x, self.norm, self.shape.eps), x, cos, sin, cache)
+        found: torch.Tensor = self.mlp(rmsnorm(x, self.mlp_norm, self.shape.eps), x)
+        return found
+
+    def step(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, cache: PagedCache) -> torch.Tensor:
+        """The output for one new token of each sequence, `[B, 1, hidden]`: the same launches at every length."""
+        x = self.attention.step(rmsnorm(x, self.norm, self.shape.eps), x, cos, sin, cache)
+        found: torch.Tensor = self.mlp(rmsnorm(x, self.mlp_norm, self.shape.eps), x)
+        return found
