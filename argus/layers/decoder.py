@@ -48,7 +48,7 @@ class Attention(nn.Module):
         """Queries, keys and values `[B, T, heads, features]`; queries and keys turned by their token's angles."""
         shape = self.shape
         heads = (shape.heads, shape.shared_heads, shape.shared_heads)
-        q, k, v = matmul(x, self.qkv.t()).unflatten(-1, (-1, shape.features)).split(heads, dim=2)
+        q, k, v = matmul(x, self.qkv.t()).view(*x.shape[:2], -1, shape.features).split(heads, dim=2)
         if shape.head_norm:
             q, k = rmsnorm(q, self.q_norm, shape.eps), rmsnorm(k, self.k_norm, shape.eps)
         return rotary(q, cos, sin), rotary(k, cos, sin), v
@@ -69,6 +69,7 @@ class Attention(nn.Module):
         if cache is not None:
             cache.append(k, v)
         found = attention(*(t.transpose(1, 2) for t in (q, k, v)), causal=True)
+        assert isinstance(found, torch.Tensor)
         return matmul(found.transpose(1, 2).flatten(2), self.out.t(), residual=residual)
 
     def step(
@@ -81,6 +82,7 @@ class Attention(nn.Module):
         q, k, v = (t.transpose(0, 1) for t in self.projected(x.transpose(0, 1), cos, sin))
         cache.append(k, v)
         found = attention_decode(q.transpose(1, 2), cache.keys, cache.values, cache.table, cache.lens)
+        assert isinstance(found, torch.Tensor)
         return matmul(found.transpose(1, 2).flatten(2), self.out.t(), residual=residual)
 
 
