@@ -1,0 +1,7 @@
+"""Layers of language models as `torch.nn.Module`s, made of `argus.kernels`, with a twin in plain PyTorch."""
+
+from argus.layers.cache import PagedCache
+from argus.layers.decoder import Attention, DecoderLayer, GatedMLP, Mixture, Shape
+from argus.layers.twin import twin
+
+__all__ = ["Attention", "DecoderLayer", "GatedMLP", "Mixture", "PagedCache", "Shape", "twin"]

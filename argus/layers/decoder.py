@@ -47,8 +47,8 @@ class Attention(nn.Module):
     def projected(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """Queries, keys and values `[B, T, heads, features]`; queries and keys turned by their token's angles."""
         shape = self.shape
-        heads = (shape.heads, shape.shared_heads, shape.shared_heads)
-        q, k, v = matmul(x, self.qkv.t()).view(*x.shape[:2], -1, shape.features).split(heads, dim=2)
+        found = matmul(x, self.qkv.t()).view(*x.shape[:2], -1, shape.features)
+        q, k, v = found.tensor_split((shape.heads, shape.heads + shape.shared_heads), dim=2)
         if shape.head_norm:
             q, k = rmsnorm(q, self.q_norm, shape.eps), rmsnorm(k, self.k_norm, shape.eps)
         return rotary(q, cos, sin), rotary(k, cos, sin), v

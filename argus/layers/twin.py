@@ -12,9 +12,8 @@ def twin(layer: DecoderLayer, x: torch.Tensor, cos: torch.Tensor, sin: torch.Ten
     """`layer(x, cos, sin)` with the layer's weights in x's dtype."""
     shape, weights = layer.shape, {name: p.to(x.dtype) for name, p in layer.named_parameters()}
     normed = F.rms_norm(x, (shape.hidden,), weights["norm"], shape.eps)
-    heads = (shape.heads, shape.shared_heads, shape.shared_heads)
     projected = F.linear(normed, weights["attention.qkv"]).view(*x.shape[:2], -1, shape.features)
-    q, k, v = projected.split(heads, dim=2)
+    q, k, v = projected.tensor_split((shape.heads, shape.heads + shape.shared_heads), dim=2)
     if shape.head_norm:
         q, k = (
             F.rms_norm(t, (shape.features,), weights[f"attention.{name}_norm"], shape.eps)
