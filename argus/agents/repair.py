@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
+from math import prod
 from typing import TypeVar
 
 from argus import compile
@@ -26,6 +27,7 @@ from argus.mutate import arguments
 from argus.render import Json
 from argus.simulate import simulate
 from argus.simulate.outcome import Stopped
+from argus.simulate.sizes import shape_of
 from argus.source import SourceFile
 from argus.work import LIMIT_S, Work
 
@@ -38,8 +40,8 @@ STEPS = 48
 """How many candidates are judged, unless told otherwise."""
 _REPLAYS = 8
 """How many candidates are run at the sizes of the counterexample, for each that may be judged."""
-_REPLAY = 2_000_000
-"""The steps of work of one such run."""
+_REPLAY, _ELEMENTS = 2_000_000, 1 << 20
+"""The steps of work of one such run, and the most elements of its tensors. A larger counterexample is not run again."""
 _MOST = 3
 """How many findings say where edits of the text are tried."""
 
@@ -128,6 +130,8 @@ def _holds(task: Task, sizes: Mapping[str, int]) -> bool:
     except ArgusError:
         return False
     try:
+        if sum(prod(shape_of(t, sizes)) for t in explicit.tensors) > _ELEMENTS:
+            return True
         inputs = arguments(explicit, dict(sizes))
         ran = simulate(explicit, inputs, stop_at_first=True, resident=1, watch=False, work=Work(_REPLAY))
     except Stopped:

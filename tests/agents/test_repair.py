@@ -108,6 +108,16 @@ def test_a_right_kernel_is_left_alone() -> None:
     assert found.before.proved and not found.steps and found.answer is None
 
 
+def test_a_large_counterexample_is_not_run_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A counterexample may need sizes that overflow an index: no memory holds such tensors."""
+    module = importlib.import_module("argus.agents.repair")
+    drawn: list[object] = []
+    monkeypatch.setattr(module, "arguments", lambda kernel, sizes: drawn.append(sizes) or {})
+    assert module._holds(ir(TRANSPOSE), {"M": 2**16, "N": 2**16}) and not drawn
+    module._holds(ir(TRANSPOSE), {"M": 8, "N": 8})
+    assert len(drawn) == 1
+
+
 def test_what_no_edit_repairs_stays_refuted() -> None:
     """The specification is wrong: it is not touched, and no edit of the kernel is the remedy."""
     found = repair(ir(TRANSPOSE.replace("= x[c1, c0]", "= x[c1, c0] + 1.0")), steps=6)
