@@ -126,11 +126,13 @@ def router_rows(
 ):
     """The K greatest logits of every row, `experts`, and their `weights`: softmax or sigmoid, times `scale`.
 
-    SHARED: over the sum of the K weights, which then is `scale`. ROWS rows a block.
+    SHARED: over the sum of the K weights, which then is `scale`; a single weight is `scale`. ROWS rows a block.
     """
     T, E = x.shape
     al.requires((K <= E) & (E <= BLOCK))
-    if SHARED:
+    if SHARED and K == 1:
+        al.spec(weights, lambda t, r: scale)
+    elif SHARED:
         al.spec(
             weights,
             lambda t, r: (
@@ -163,10 +165,12 @@ def router_rows(
     for i in al.static_range(K):
         last = al.max(al.where(keys < last, keys, LOWEST), axis=1, keep_dims=True)
         found = al.where(al.arange(K) == i, last, found)
-        if SHARED:
+        if SHARED and K > 1:
             total += score(number(last, SPAN), top, SIGMOID)
     chosen = score(number(found, SPAN), top, SIGMOID)
-    if SHARED:
+    if SHARED and K == 1:
+        result = al.full((ROWS, K), 1.0, al.float32)
+    elif SHARED:
         result = chosen / total
     elif SIGMOID:
         result = chosen
