@@ -115,14 +115,14 @@ def test_tiles_outside_of_the_loop_are_loaded_once_where_a_block_has_one_program
     ("old", "new", "why"),
     [
         (
-            "            acc = al.mma(p, al.trans(vt), acc)\n        unit",
-            "            acc = al.mma(p, al.trans(vt), acc)\n        else:\n            acc = acc * 2.0\n        unit",
+            "            acc = al.mma(p, al.trans(vt), acc)\n        if CAP",
+            "            acc = al.mma(p, al.trans(vt), acc)\n        else:\n            acc = acc * 2.0\n        if CAP",
             "branch",
         ),
         (
-            "            acc = al.mma(p, al.trans(vt), acc)\n        unit",
+            "            acc = al.mma(p, al.trans(vt), acc)\n        if CAP",
             "            acc = al.mma(p, al.trans(vt), acc)\n"
-            "            al.assert_tags(lambda i, j: p[i, j].m == m0 + i)\n        unit",
+            "            al.assert_tags(lambda i, j: p[i, j].m == m0 + i)\n        if CAP",
             "claim",
         ),
     ],
