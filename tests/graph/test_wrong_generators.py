@@ -52,7 +52,8 @@ def chain(x: Any, w: Any) -> Any:
 
 
 def columns(x: Any, w: Any) -> Any:
-    return (x * x).sum(0)
+    y = torch.cat([x, x, x, x])  # more rows than registers hold
+    return (y * y).sum(0)
 
 
 def project(x: Any, w: Any) -> Any:
