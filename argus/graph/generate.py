@@ -307,7 +307,7 @@ class Emitter:
         return {v for v, count in uses.items() if count == 1 and v in inner}
 
     def is_inner(self, value: Value) -> bool:
-        """Return True for an elementwise operator's value that one operator of the group reads, and nothing else."""
+        """Return True for the result of an elementwise operator whose only reader is one operator of the group."""
         node = value[0]
         if node not in self.group.nodes or value in self.group.outputs or is_view(node) or len(results(node)) != 1:
             return False

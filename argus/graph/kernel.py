@@ -97,7 +97,7 @@ def _convolution(group: Group, found: Layout, target: str, bits: int) -> Convolu
 
 
 def multiplied(group: Group, target: str) -> str:
-    """Return the dtype that factors are multiplied as, or "" for their own.
+    """Return the dtype to which factors are converted before they are multiplied, or "" if they keep their own.
 
     Factors of float32 are multiplied as TF32 if PyTorch's flags allow that and the target can."""
     if group.head is None or not target.startswith("sm_") or not (group.product or by_matrices(group)):

@@ -10,7 +10,7 @@ from argus.ir.types import DType, float32, int32, rounds_only
 
 
 def identity(spec: SpecReduce) -> float:
-    """The number that changes no result: what is specified of integers of 8 bits may be more than those hold."""
+    """Return the number that changes no result. What a specification computes may exceed an 8-bit dtype's range."""
     narrow = spec.dtype.is_int and spec.dtype.bits < 32 and not isinstance(strip(spec.body), Elem)
     return float(REDUCTIONS[spec.op](int32 if narrow else spec.dtype))
 

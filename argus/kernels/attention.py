@@ -334,7 +334,7 @@ def _join(rooms: Tensors, made: Tensors, heads: int, dtype: object) -> Call:
 def checked(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, sizes: Sequence[int] = HEAD_SIZES
 ) -> tuple[DType, int]:
-    """The dtype, and the query heads of each head of keys. Raises LaunchError."""
+    """Check the operands; return their dtype and the number of query heads per key head. Raises LaunchError."""
     dtype, group = dtype_of("q", q, ("float16", "bfloat16")), _group(q, k, sizes)
     for name, x in (("k", k), ("v", v)):
         dtype_of(name, x, (dtype.name,))

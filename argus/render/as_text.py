@@ -100,7 +100,7 @@ def _head(diagnostic: Diagnostic) -> str:
 
 
 def _hang(text: Text, word: str, style: str, message: str) -> None:
-    """`word: message`, further lines of the message under its first."""
+    """Return `word: message`. Further lines of the message are indented to start under its first line."""
     first, *rest = message.splitlines() or [""]
     text.append(word, style).append(f": {first}\n")
     for line in rest:

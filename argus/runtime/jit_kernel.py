@@ -131,7 +131,7 @@ class JitKernel:
         return type(self), (self.__name__, self.source, self.__doc__)
 
     def situation(self, *args: Any, **kwargs: Any) -> Situation:
-        """Return target, device, sizes and alignments of a call with these arguments. Raises the arguments' errors."""
+        """Return target, device, sizes and alignments of a call with these arguments. Raises for a wrong one."""
         return self._planner.situation(self._planner.arrange(args, kwargs))
 
     def build(

@@ -116,7 +116,8 @@ def test_tiles_outside_of_the_loop_are_loaded_once_where_a_block_has_one_program
     [
         (
             "            acc = al.mma(p, al.trans(vt), acc)\n        if CAP",
-            "            acc = al.mma(p, al.trans(vt), acc)\n        else:\n            acc = acc * 2.0\n        if CAP",
+            "            acc = al.mma(p, al.trans(vt), acc)\n"
+            "        else:\n            acc = acc * 2.0\n        if CAP",
             "branch",
         ),
         (

@@ -261,7 +261,7 @@ class _Claim:
         return f"({' and '.join(texts)})"
 
     def _of_any(self, found: Set, free: Callable[[Expr], bool]) -> Set:
-        """Project out of `found` the parameters that are `free`: some values of them are enough."""
+        """Project the parameters `free` out of `found`: a point stays if it is in `found` for some values of them."""
         for name, expr in self.model.translator.parameters.items():
             position = found.find_dim_by_name(isl.dim_type.param, name)
             if position >= 0 and free(expr):

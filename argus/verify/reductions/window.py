@@ -7,7 +7,7 @@ steps depend. W is one more than the number of buffers of the largest ring. Orde
 window hold for every sequence of programs of any length, for these reasons:
 
 - Every program takes at least one turn of each ring, and of each named barrier in a loop (this is proved, or the kernel
-  is refused). So the use of a barrier before a use in program P was made in program P - W + 1 or later. All obligations
+  is refused). So if a barrier is used in program P, its previous use is in program P - W + 1 or later. All obligations
   of `protocol` are about a use and the uses before and after it. They are seen in the window that begins or ends with
   the program of the use.
 - Uses are named by turns and compared by the number of turns between them. A block that begins with the first program

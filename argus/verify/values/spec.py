@@ -83,7 +83,7 @@ def _stores(comparison: Comparison, stated: Stated, spec: Spec) -> list[Finding]
 
 
 def _together(stores: list[tuple[Site, Term, Scope]]) -> list[tuple[Site, Term, Scope]]:
-    """Merge the stores of parts of one tile, such as panels, over the instances that computed the tile."""
+    """Merge stores that each write a part of one tile, such as a panel, into one over the tile's instances."""
     heads: dict[int, list[tuple[Site, Term, Scope]]] = {}
     for site, term, scope in stores:
         path = scope.path
