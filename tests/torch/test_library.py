@@ -143,7 +143,7 @@ CASES: dict[str, tuple[Callable[..., Any], Make, Make]] = {
     ),
     "quantize_blocks": (
         lambda x: tuple(part.float() for part in kernels.quantize_blocks(x)),
-        lambda: (random(4, 20, dtype="float16"),),
+        lambda: (random(4, 200, dtype="float16"),),
         lambda: (INDEX,),
     ),
     "reduce": (lambda x: kernels.reduce(x, "mean", 0), lambda: (random(4, 20),), lambda: (random(),)),
@@ -155,8 +155,8 @@ CASES: dict[str, tuple[Callable[..., Any], Make, Make]] = {
     ),
     "rmsnorm_quantize": (
         lambda x, weight: tuple(part.float() for part in kernels.rmsnorm_quantize(x, weight)),
-        lambda: (random(4, 20, dtype="float16"), random(20, dtype="float16")),
-        lambda: (random(4, 20, dtype="float16"), random(4, dtype="float16")),
+        lambda: (random(4, 200, dtype="float16"), random(200, dtype="float16")),
+        lambda: (random(4, 200, dtype="float16"), random(4, dtype="float16")),
     ),
     "rotary": (
         kernels.rotary,
