@@ -6,9 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 
-from benchmarks.attention_forms import CASES, OURS, Case, error_of, operands_of, sides_of, uneven
+from benchmarks.attention_forms import CASES, OURS, Case, error_of, operands_of, sides_of, uneven  # noqa: E402
+
+ROUNDED = 8 * 2 * 2**-9
+"""Weights and results are rounded to bfloat16, and the row of one key has elements of 8 times the root mean square."""
 
 
 def test_pairs_are_those_that_are_seen() -> None:
@@ -39,7 +42,8 @@ def test_uneven_lengths_are_all_tokens() -> None:
 )
 def test_ours_is_what_is_compared(case: Case, require_tool: object) -> None:
     require_tool("g++", "clang++", "c++")  # type: ignore[operator]
+    torch.manual_seed(0)
     operands = operands_of("cpu", case)
     found = sides_of(case)[OURS]()(*operands)
-    assert error_of(case, found, operands) < 0.02
-    assert error_of(case, 1.1 * found, operands) > 0.05
+    assert error_of(case, found, operands) < ROUNDED
+    assert error_of(case, 1.1 * found, operands) > 2 * ROUNDED
