@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from argus.ir.expr import REDUCTIONS, Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, rewrite, walk
@@ -100,6 +101,19 @@ def of_floats(spec: SpecTerm) -> bool:
             return any(of_floats(a) for a in args)
         case _:
             return False
+
+
+def mapped(spec: SpecTerm, change: Callable[[Expr], Expr]) -> SpecTerm:
+    """Return the term with `change` applied to each expression in it, extents and places included."""
+    match spec:
+        case SpecReduce(extent=extent, body=body):
+            return replace(spec, extent=change(extent), body=mapped(body, change))
+        case SpecSoftmax(extent=extent, at=at, score=score):
+            return replace(spec, extent=change(extent), at=change(at), score=mapped(score, change))
+        case SpecOp(args=args):
+            return replace(spec, args=tuple(mapped(a, change) for a in args))
+        case _:
+            return change(spec)
 
 
 def substituted(spec: SpecTerm, axis: int, place: Expr) -> SpecTerm:

@@ -161,3 +161,29 @@ def test_a_tensor_with_another_access_keeps_its_axes() -> None:
     text = text.replace("out[0, 0]", "al.load(out[0, 0]) + al.load(x[p], mask=live)")
     kernel = lowered(text)
     assert joined(kernel) is kernel
+
+
+PICKED = """
+import argus.language as al
+
+@argus.kernel
+def picked(x: al.Tensor[al.float32, "K"], at: al.Tensor[al.int32, "H W"], out: al.Tensor[al.float32, "H W"]):
+    H, W = at.shape
+    K = x.shape[0]
+    al.requires((H < 2**15) & (W < 2**15) & (W > 0) & (0 < K) & (K <= 256))
+    al.spec(out, lambda h, w: al.softmax(lambda j: x[j])[at[h, w]])
+    p = al.grid(al.cdiv(H * W, 256)) * 256 + al.arange(256)
+    live = p < H * W
+    chosen = al.load(at[p // W, p % W], mask=live)
+    j = al.arange(256)
+    t = al.load(x[j], mask=j < K, other=-float("inf"))
+    top = al.max(t)
+    total = al.sum(al.exp(t - top))
+    al.store(out[p // W, p % W], al.exp(al.load(x[chosen], mask=live) - top) / total, mask=live)
+"""
+
+
+def test_a_place_in_a_softmax_is_an_access_too() -> None:
+    text = print_kernel(joined(lowered(PICKED)))
+    spec = next(line for line in text.splitlines() if "spec out" in line)
+    assert "at[c0]" in spec and "%" not in spec

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from argus.diagnostic import Verdict
 from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, Param, coords, op, rewrite
 from argus.ir.nodes import Spec, SpecOp, SpecReduce, SpecSoftmax, SpecTerm, Tensor
-from argus.ir.spec_terms import recognised, strip
+from argus.ir.spec_terms import mapped, recognised, strip
 from argus.ir.visit import walk as statements
 from argus.programs.execute import accumulates
 from argus.programs.ir import Collective, For, If, Launch, Part, Step
@@ -336,15 +336,5 @@ def _placed(part: Part, values: Mapping[str, Expr]) -> Part:
 
 def _numbered(term: SpecTerm, values: Mapping[str, Expr]) -> SpecTerm:
     """A term with counters of loops replaced by expressions."""
-    match term:
-        case SpecReduce(extent=extent, body=body):
-            return replace(term, extent=with_counters(extent, dict(values)), body=_numbered(body, values))
-        case SpecSoftmax(extent=extent, at=at, score=score):
-            known = dict(values)
-            return replace(
-                term, extent=with_counters(extent, known), at=with_counters(at, known), score=_numbered(score, values)
-            )
-        case SpecOp(args=args):
-            return replace(term, args=tuple(_numbered(a, values) for a in args))
-        case _:
-            return with_counters(term, dict(values))
+    known = dict(values)
+    return mapped(term, lambda expr: with_counters(expr, known))

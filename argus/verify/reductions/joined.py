@@ -18,11 +18,12 @@ a precondition or an invariant names it. A kernel with tags keeps all axes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import combinations
 
 from argus.ir.expr import Const, Coord, Elem, Expr, Op, Param, op, rewrite
+from argus.ir.expr import walk as parts_of
 from argus.ir.nodes import (
     Access,
     AssertTags,
@@ -30,15 +31,12 @@ from argus.ir.nodes import (
     Kernel,
     Requires,
     Spec,
-    SpecOp,
-    SpecReduce,
-    SpecSoftmax,
     SpecTerm,
     Stmt,
     Tag,
     Tensor,
 )
-from argus.ir.spec_terms import elements_of, renumbered, substituted
+from argus.ir.spec_terms import mapped, renumbered, substituted
 from argus.ir.types import boolean
 from argus.ir.visit import map_accesses, map_exprs, rewrite_body, walk
 from argus.verify.model.program import BOUND
@@ -117,7 +115,7 @@ def _places(kernel: Kernel, name: str) -> Iterator[Index]:
     for stmt in walk(kernel.body):
         map_accesses(stmt, look)
         if isinstance(stmt, Spec):
-            found += (e.index for e in elements_of(stmt.value) if e.obj == name)
+            found += (e.index for e in _within(stmt.value) if isinstance(e, Elem) and e.obj == name)
     return iter(found)
 
 
@@ -159,7 +157,7 @@ def _join(kernel: Kernel, tensor: Tensor, i: int, j: int, sizes: _Sizes) -> Kern
     def change(stmt: Stmt) -> tuple[Stmt, ...]:
         if not isinstance(stmt, Spec):
             return (map_accesses(stmt, place),)
-        value = _each(stmt.value, lambda e: rewrite(e, element))
+        value = mapped(stmt.value, lambda e: rewrite(e, element))
         if stmt.output != tensor.name:
             return (replace(stmt, value=value),)
         names = tuple(name for axis, name in enumerate(stmt.names) if axis != j)
@@ -173,7 +171,7 @@ def _join(kernel: Kernel, tensor: Tensor, i: int, j: int, sizes: _Sizes) -> Kern
 
 def _of_whole(value: SpecTerm, rank: int, i: int, j: int, width: Expr) -> SpecTerm:
     """Return the specified value over one coordinate instead of the i-th and the j-th."""
-    free = 1 + max((c.axis for c in _coordinates(value)), default=rank)
+    free = 1 + max((e.axis for e in _within(value) if isinstance(e, Coord)), default=rank)
     whole = Coord(free)
     value = substituted(value, i, op("floordiv", whole, width))
     value = substituted(value, j, op("mod", whole, width))
@@ -182,28 +180,16 @@ def _of_whole(value: SpecTerm, rank: int, i: int, j: int, width: Expr) -> SpecTe
     return renumbered(value, {**axes, free: axes[i]})
 
 
-def _coordinates(value: SpecTerm) -> Iterator[Coord]:
-    found: list[Coord] = []
+def _within(value: SpecTerm) -> Iterator[Expr]:
+    """Every expression in a specified term, and every part of these."""
+    found: list[Expr] = []
 
-    def look(expr: Expr) -> None:
-        if isinstance(expr, Coord):
-            found.append(expr)
+    def look(expr: Expr) -> Expr:
+        found.extend(parts_of(expr))
+        return expr
 
-    _each(value, lambda e: rewrite(e, look))
+    mapped(value, look)
     return iter(found)
-
-
-def _each(value: SpecTerm, change: Callable[[Expr], Expr]) -> SpecTerm:
-    """A specified term with `change` applied to each expression in it."""
-    match value:
-        case SpecReduce(extent=extent, body=body):
-            return replace(value, extent=change(extent), body=_each(body, change))
-        case SpecSoftmax(extent=extent, at=at, score=score):
-            return replace(value, extent=change(extent), at=change(at), score=_each(score, change))
-        case SpecOp(args=args):
-            return replace(value, args=tuple(_each(a, change) for a in args))
-        case _:
-            return change(value)
 
 
 # ---------------------------------------------------------------------------- expressions
@@ -220,7 +206,7 @@ def _with_sizes(kernel: Kernel, sizes: _Sizes) -> Kernel:
 
     def change(stmt: Stmt) -> tuple[Stmt, ...]:
         return (
-            (replace(stmt, value=_each(stmt.value, everywhere)),)
+            (replace(stmt, value=mapped(stmt.value, everywhere)),)
             if isinstance(stmt, Spec)
             else (map_exprs(stmt, simpler),)
         )
