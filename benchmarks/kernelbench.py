@@ -14,13 +14,14 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from benchmarks.measure import means
+from argus.written import write_whole
+from benchmarks.measure import means, reason
 from benchmarks.table import Cell, Results
 
 _ENVIRONMENT = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
@@ -82,16 +83,24 @@ def _run_all(plan: Plan, known: dict[str, dict[str, Any]], files: list[Path], wo
     with ThreadPoolExecutor(len(free)) as pool:
         running = {pool.submit(_one, plan, file, free): file for file in files}
         for count, done in enumerate(as_completed(running), 1):
-            file, row = running[done], done.result()
+            file, row = running[done], _result(running[done], done)
             if workers > 1 and row["note"] == OUT_OF_MEMORY:
                 crowded.append(file)
                 continue
             earlier = known.get(name(file), {})
             row |= {"floor_us": earlier.get("floor_us")}
             row |= {} if plan.compiled or plan.survey else {"compile_us": earlier.get("compile_us")}
-            _row_file(plan, file).write_text(json.dumps(row) + "\n", encoding="utf-8")
+            write_whole(_row_file(plan, file), (json.dumps(row) + "\n").encode())
             print(f"{count}/{len(files)} {_told(row)}", file=sys.stderr, flush=True)
     return crowded
+
+
+def _result(file: Path, done: Future[dict[str, Cell]]) -> dict[str, Cell]:
+    """Return a problem's row, also where its process could not be run or said nothing that can be read."""
+    try:
+        return done.result()
+    except (OSError, ValueError, EOFError) as error:
+        return {"problem": name(file)} | EMPTY | {"note": reason(error)}
 
 
 def problems(plan: Plan) -> Iterator[Path]:

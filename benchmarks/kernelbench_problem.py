@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import copy
+import ctypes
 import fcntl
 import json
 import os
+import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import torch
 import torch._dynamo
 import torch._inductor.compile_fx
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import argus
 from argus.graph.backend import Backend, Survey
+from argus.graph.report import Report
+from argus.runtime.device import target_of
+from argus.written import write_whole
 from benchmarks.kernelbench import EMPTY, Task
 from benchmarks.measure import batch, in_turns, rotating
 
@@ -25,17 +33,28 @@ TOLERANCE, WORSE = 1e-3, 1.25
 SCALES = (1.0, 3.0, 0.01, -1.0)
 """Inputs are drawn by the problem, each time with another seed, and multiplied by these."""
 
+MOST_ALONE = 150
+"""Seconds for which a problem may have the device for itself: a kernel that hangs must not stop the others."""
+LARGE = 2**30
+"""Bytes of inputs from which on a problem compiles without them until it has the device for itself."""
+TIMED, LEAST_BATCHES = 2.0, 3
+"""Seconds of a problem's measurements, and batches of each side that are measured in any case."""
+_PIECE = 2**26  # elements that are compared at a time
+_PR_SET_PDEATHSIG = 1
+
 
 def run_task(task: Task) -> None:
     """Write the task's row. Whatever fails is told in the task's log."""
     with task.log.open("w", encoding="utf-8") as log:
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
+    if sys.platform == "linux":  # a run that is stopped leaves no process behind
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     seen = os.environ.get("CUDA_VISIBLE_DEVICES")
     os.environ["CUDA_VISIBLE_DEVICES"] = str(task.device) if seen is None else seen.split(",")[task.device]
     torch.set_num_threads(task.workers)
     row = EMPTY | (surveyed(task.file, task.survey, task.workers) if task.survey else measured(task))
-    task.row.write_text(json.dumps(row), encoding="utf-8")
+    write_whole(task.row, json.dumps(row).encode())
 
 
 def problem(file: Path) -> Any:
@@ -49,19 +68,21 @@ def problem(file: Path) -> Any:
 
 def surveyed(file: Path, how: str, workers: int) -> dict[str, Any]:
     """Return the row of what the backend would run of the problem, found with tensors without contents."""
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
-    backend = Backend(survey=Survey("sm_90a", how == "prove"))
-    with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
-        module = problem(file)
-        model = module.Model(*module.get_init_inputs()).eval()
-        call = torch.compile(model, backend=backend, dynamic=False, options={"workers": workers})
-        call(*module.get_inputs())
-        report = backend.report(call)
+    report = traced(problem(file), Survey("sm_90a", how == "prove"), workers)
     left = [f"{row['kernel']} ({row['share']:.1%}): {row['reason']}" for row in report.rows if row["by"] != "argus"]
     share = sum(row["share"] for row in report.rows if row["by"] == "argus")
     return {"correct": "", "proved_share": share, "note": "; ".join(dict.fromkeys(left))}
+
+
+def traced(module: Any, survey: Survey, workers: int) -> Report:
+    """Compile a problem with tensors without contents, and return the report."""
+    backend = Backend(survey=survey)
+    with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
+        model = module.Model(*module.get_init_inputs()).eval()
+        call = torch.compile(model, backend=backend, dynamic=False, options={"workers": workers})
+        call(*module.get_inputs())
+        return backend.report(call)
 
 
 def measured(task: Task) -> dict[str, Any]:
@@ -73,12 +94,30 @@ def measured(task: Task) -> dict[str, Any]:
     with torch.no_grad(), device:
         original = _model(module)
         sides = {name: _side(original, name, task.workers) for name in task.sides}
-        with suppress(torch.cuda.OutOfMemoryError):  # beside others; there may be enough without them
-            _compile(module, sides)
+        _compile_beside_others(module, sides, task.workers)
         torch.cuda.empty_cache()
         with alone(task.lock):
             _compile(module, sides)
             return _figures(module, original, sides, task.batches)
+
+
+def _compile_beside_others(module: Any, sides: dict[str, Callable[..., Any]], workers: int) -> None:
+    """Compile while another problem is timed. With large inputs only proofs and builds are made, for the cache, with
+    tensors without contents: several such problems would not fit beside one another."""
+    if _size(module) < LARGE:
+        with suppress(torch.cuda.OutOfMemoryError):  # there may be enough without the others
+            _compile(module, sides)
+    else:
+        with suppress(Exception):  # whatever cannot be traced without contents is compiled later
+            traced(module, Survey(target_of("cuda")), workers)
+        torch._dynamo.reset()
+
+
+def _size(module: Any) -> int:
+    """Bytes of the inputs; 0 if they cannot be made without contents."""
+    with FakeTensorMode(), suppress(Exception):
+        return sum(x.nbytes for x in module.get_inputs() if isinstance(x, torch.Tensor))
+    return 0
 
 
 def _compile(module: Any, sides: dict[str, Callable[..., Any]]) -> None:
@@ -98,10 +137,13 @@ def _side(original: Any, name: str, workers: int) -> Callable[..., Any]:
 
 @contextmanager
 def alone(lock: Path) -> Iterator[None]:
-    """Have the device for oneself, beside processes that only compile. A process that dies gives it back."""
+    """Have the device for oneself, beside processes that only compile. A process that dies gives it back, and one that
+    has it for too long is ended by the alarm."""
     with lock.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
+        signal.alarm(MOST_ALONE)
         yield
+        signal.alarm(0)
 
 
 def _figures(module: Any, original: Any, sides: dict[str, Callable[..., Any]], batches: int) -> dict[str, Any]:
@@ -116,7 +158,10 @@ def _figures(module: Any, original: Any, sides: dict[str, Callable[..., Any]], b
     }
     sets = rotating(lambda: _inputs(module, 99, 1.0), "cuda")
     runs = {f"{name}_us": (lambda call=call: batch(call, sets) * 1e6) for name, call in sides.items()}
-    return row | in_turns(runs, batches)
+    start = perf_counter()
+    in_turns(runs, 1)
+    turn = perf_counter() - start
+    return row | in_turns(runs, max(LEAST_BATCHES, min(batches, int(TIMED / turn))))
 
 
 def _slowest(report: Any) -> list[str]:
@@ -178,12 +223,21 @@ def _tensors(result: Any) -> Iterator[Any]:
 
 
 def _close(found: Any, reference: Any) -> bool:
-    return torch.allclose(found.double(), reference.double(), rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True)
+    return all(
+        torch.allclose(a.double(), b.double(), rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True)
+        for a, b in _pieces(found, reference)
+    )
 
 
 def _error(found: Any, reference: Any) -> float:
     """The root mean square of the error."""
-    return float((found.double() - reference.double()).nan_to_num().square().mean().sqrt())
+    total = sum(float((a.double() - b.double()).nan_to_num().square().sum()) for a, b in _pieces(found, reference))
+    return float((total / max(found.numel(), 1)) ** 0.5)
+
+
+def _pieces(found: Any, reference: Any) -> Iterator[tuple[Any, Any]]:
+    """Parts of two tensors, small enough that their differences in float64 fit beside the tensors."""
+    yield from zip(found.flatten().split(_PIECE), reference.flatten().split(_PIECE), strict=True)
 
 
 def _peak(module: Any, call: Callable[..., Any]) -> int:

@@ -83,6 +83,36 @@ def test_the_tolerance(found: list[float], close: bool) -> None:
     assert kernelbench_problem._close(torch.tensor(found), torch.tensor([1.0, 2.0])) is close
 
 
+def test_errors_of_pieces_are_those_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    exact = torch.rand(7, 9, dtype=torch.float64)
+    found = (exact + 1e-4 * torch.rand(7, 9, dtype=torch.float64)).float()
+    whole = kernelbench_problem._error(found, exact)
+    monkeypatch.setattr(kernelbench_problem, "_PIECE", 10)
+    assert kernelbench_problem._error(found.t().contiguous().t(), exact) == pytest.approx(whole)
+    assert kernelbench_problem._close(found, exact)
+    found[6, 8] += 0.1
+    assert not kernelbench_problem._close(found, exact)
+
+
+def test_a_problem_whose_row_cannot_be_read_does_not_stop_the_others(
+    plan: kernelbench.Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_: Any, file: Path, free: list[int]) -> dict[str, Any]:
+        if "Bad" in file.stem:
+            raise EOFError("the process is gone")
+        return {"problem": kernelbench.name(file)} | kernelbench.EMPTY
+
+    monkeypatch.setattr(kernelbench, "_one", broken)
+    bad, good = kernelbench.run(plan).rows
+    assert "the process is gone" in str(bad["note"]) and good["note"] == ""
+
+
+def test_the_size_of_inputs_is_found_without_making_them(tmp_path: Path) -> None:
+    file = tmp_path / "large.py"
+    file.write_text(GOOD.replace("64, 1000", "1 << 20, 1 << 20"))
+    assert kernelbench_problem._size(kernelbench_problem.problem(file)) == 2**42
+
+
 def test_means_count_correct_problems_only() -> None:
     row = {"eager_us": 20.0, "compile_us": 10.0, "argus_us": 5.0, "floor_us": 4.0, "peak_memory": 1.0,
            "proved_share": 1.0}  # fmt: skip
