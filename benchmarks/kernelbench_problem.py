@@ -109,7 +109,7 @@ def _compile_beside_others(module: Any, sides: dict[str, Callable[..., Any]], wo
             _compile(module, sides)
     else:
         with suppress(Exception):  # whatever cannot be traced without contents is compiled later
-            traced(module, Survey(target_of("cuda")), workers)
+            traced(module, Survey(target_of("cuda:0")), workers)
         torch._dynamo.reset()
 
 
