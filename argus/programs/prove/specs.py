@@ -12,13 +12,15 @@ from dataclasses import dataclass, replace
 from argus.diagnostic import Verdict
 from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, Param, coords, op, rewrite
 from argus.ir.nodes import Spec, SpecOp, SpecReduce, SpecSoftmax, SpecTerm, Tensor
-from argus.ir.spec_terms import mapped, recognised, strip
+from argus.ir.spec_terms import mapped, strip
+from argus.ir.types import boolean
 from argus.ir.visit import walk as statements
 from argus.programs.execute import accumulates
 from argus.programs.ir import Collective, For, If, Launch, Part, Step
-from argus.programs.prove.contents import Turns, Written, choices, inside, with_counters
+from argus.programs.prove.cases import Cases
+from argus.programs.prove.contents import Turns, Written, choices, inside, instances, with_counters
 from argus.programs.prove.facts import Doubt, Facts
-from argus.programs.prove.normal import TooLarge, normal, text
+from argus.programs.prove.normal import TooLarge
 from argus.programs.sites import Site, in_range, primed, primed_part
 
 _FIRST_BOUND = 64
@@ -53,21 +55,16 @@ def check(facts: Facts, sites: tuple[Site, ...]) -> Iterator[Doubt]:
     for spec in facts.program.specs:
         tensor = facts.program.object(spec.output)
         part = Part(tensor.name, tuple(Const(0) for _ in tensor.shape), tensor.shape, tuple(True for _ in tensor.shape))
+        cases = Cases(facts, tensor.name, tensor.shape)
         try:
             found = walk.read(state, part, coords(len(tensor.shape)), [])
-            same = _equal(found, spec, len(tensor.shape))
+            same = cases.equal(found, spec.value)
             reason = "the two are not the same sum of products; other equalities are not known"
         except (NotKnown, TooLarge) as error:
             same, reason = False, str(error) or "the term is too large"
         if not same:
             what = f"it does not follow from the kernels' specifications that `{spec.output}` is as specified"
-            yield Doubt("spec-unknown", what, spec, spec.output, "", None, reason)
-
-
-def _equal(found: SpecTerm, spec: Spec, rank: int) -> bool:
-    names = {axis: f"c{axis}" for axis in range(rank)}
-    forms = [[normal(f(term), names) for f in (lambda t: t, recognised)] for term in (found, spec.value)]
-    return any(text(left) == text(right) for left, right in zip(*forms, strict=True))
+            yield Doubt("spec-unknown", what, spec, spec.output, "", cases.sizes, reason)
 
 
 class _Walk:
@@ -193,32 +190,52 @@ class _Walk:
         """The contents of a part at `index`, in its own coordinates. Raises `NotKnown`."""
         places = iter(index)
         cell = tuple(op("add", s, next(places)) if kept else s for s, kept in zip(part.start, part.kept, strict=True))
+        pieces = state.get(part.obj, ())
+        if pieces:
+            last = pieces[-1]
+            if last.term is not None and not last.written.turns and last.written.part == part:
+                return self.at(last.term, index)
+        return self.newest(pieces, part, cell, [*given, *inside(_cell(part), part)])
+
+    def newest(self, pieces: tuple[Piece, ...], part: Part, cell: tuple[Expr, ...], within: list[Expr]) -> SpecTerm:
+        """The contents at `cell` of a part of which the pieces were written, the last one last. Raises `NotKnown`.
+
+        `within`: what is known about an element of the part, whose places are `_cell(part)`.
+        """
         free = _cell(part)
-        within = [*given, *inside(free, part)]
-        for piece in reversed(state.get(part.obj, ())):
-            if piece.term is not None and not piece.written.turns and piece.written.part == part:
-                return self.at(piece.term, index)
-            if self.facts.impossible([*within, *_ranged(piece.written), *inside(free, piece.written.part)]).verdict is (
-                Verdict.PROVED
-            ):
+        for number, piece in reversed(list(enumerate(pieces))):
+            written = piece.written
+            outside = self.facts.impossible([*within, *_ranged(written), *inside(free, written.part)])
+            if outside.verdict is Verdict.PROVED:
                 continue
             if piece.term is None:
                 raise NotKnown(piece.reason)
-            return self.covering(piece, free, cell, within)
+            for values, place in zip(choices(written, free), choices(written, list(cell)), strict=True):
+                if self._holds(written, values, free, within):
+                    return self.of_piece(piece, cell, place)
+            for there, at, place in zip(
+                instances(written, free), instances(written, list(cell)), choices(written, list(cell)), strict=True
+            ):
+                other = [*within, Op("not", (there,), boolean)]
+                if self._exact(written, free, other):
+                    rest = self.newest(pieces[:number], part, cell, other)
+                    return SpecOp("where", (at, self.of_piece(piece, cell, place), rest), rest.dtype)
+            raise NotKnown(f"it is not known which elements of `{part.obj}` a loop wrote")
         if isinstance(tensor := self.facts.program.object(part.obj), Tensor):
             return Elem(tensor.name, cell, tensor.dtype)
         raise NotKnown(f"`{part.obj}` is read before it is written")
 
-    def covering(self, piece: Piece, free: list[Expr], cell: tuple[Expr, ...], within: list[Expr]) -> SpecTerm:
-        """The contents of a piece at `cell`, if every element of the read part is in it."""
-        for values, place in zip(choices(piece.written, free), choices(piece.written, list(cell)), strict=True):
-            if self._holds(piece.written, values, free, within):
-                part = _placed(piece.written.part, place)
-                pairs = zip(cell, part.start, part.kept, strict=True)
-                index = tuple(op("sub", c, s) for c, s, kept in pairs if kept)
-                assert piece.term is not None
-                return _numbered(self.at(piece.term, index), place)
-        raise NotKnown(f"a part of `{piece.written.part.obj}` is read that several launches wrote")
+    def of_piece(self, piece: Piece, cell: tuple[Expr, ...], counters: Mapping[str, Expr]) -> SpecTerm:
+        """The contents at `cell` of a piece, as the iteration with these counters wrote it."""
+        part = _placed(piece.written.part, counters)
+        index = tuple(op("sub", c, s) for c, s, kept in zip(cell, part.start, part.kept, strict=True) if kept)
+        assert piece.term is not None
+        return _numbered(self.at(piece.term, index), counters)
+
+    def _exact(self, written: Written, free: list[Expr], other: list[Expr]) -> bool:
+        """Return True if no iteration wrote an element `free` for which the conditions `other` hold."""
+        there = [*other, *_ranged(written), *inside(free, written.part)]
+        return self.facts.impossible(there).verdict is Verdict.PROVED
 
     def _holds(self, written: Written, values: Mapping[str, Expr], free: list[Expr], within: list[Expr]) -> bool:
         """Return True if every element `free` is written in the iteration that `values` gives."""
