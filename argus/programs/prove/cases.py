@@ -11,7 +11,7 @@ from dataclasses import replace
 from argus.diagnostic import Verdict
 from argus.ir.expr import Const, Coord, Elem, Expr, Op, Param, op, rewrite, walk
 from argus.ir.nodes import SpecOp, SpecReduce, SpecSoftmax, SpecTerm
-from argus.ir.spec_terms import mapped, recognised
+from argus.ir.spec_terms import mapped, recognised, renumbered, strip
 from argus.ir.types import boolean
 from argus.programs.prove.facts import Facts
 from argus.programs.prove.normal import normal, text
@@ -24,13 +24,19 @@ class Cases:
     """Compares terms over the coordinates of `output`, whose elements are within `shape`."""
 
     def __init__(self, facts: Facts, output: str, shape: Sequence[Expr]) -> None:
-        self.facts, self.left = facts, MOST_CASES
-        self.places: list[Expr] = [Param(f"{output}[{axis}]") for axis in range(len(shape))]
-        self.names = {axis: f"c{axis}" for axis in range(len(shape))}
-        self.given: list[Expr] = []
+        self.facts, self.output, self.left = facts, output, MOST_CASES
+        self.places: list[Expr] = []
+        self.names: dict[int, str] = {}
         self.sizes: dict[str, int] | None = None  # at which a case was not found equal, if one was
-        for place, extent in zip(self.places, shape, strict=True):
-            self.given += [op("ge", place, Const(0)), op("lt", place, extent)]
+        self.given = [fact for extent in shape for fact in self._axis(extent)]
+
+    def _axis(self, extent: Expr) -> tuple[Expr, ...]:
+        """Add an axis to those that both terms depend on; the result says that its places are below `extent`."""
+        axis = len(self.places)
+        place = Param(f"{self.output}[{axis}]")
+        self.places.append(place)
+        self.names[axis] = f"c{axis}"
+        return op("ge", place, Const(0)), op("lt", place, extent)
 
     def equal(self, found: SpecTerm, wanted: SpecTerm, given: Sequence[Expr] = ()) -> bool:
         """Return True if two terms are equal at every place at which the conditions `given` hold. Raises `TooLarge`."""
@@ -41,10 +47,12 @@ class Cases:
             known = self._known_places(given)
             if known and self._alike(*(mapped(term, lambda e: rewrite(e, known.get)) for term in (found, wanted))):
                 return True
+            if self._parts_equal(strip(found), strip(wanted), given):
+                return True
             self.sizes = self.facts.sizes(self.facts.impossible([*self.given, *given]))
             return False
         self.left -= 1
-        placed = rewrite(cond, lambda e: self.places[e.axis] if isinstance(e, Coord) else None)
+        placed = self._at_places(cond)
         for holds, fact in ((True, placed), (False, Op("not", (placed,), boolean))):
             facts = [*given, fact]
             if self.facts.impossible([*self.given, *facts]).verdict is Verdict.PROVED:
@@ -52,6 +60,21 @@ class Cases:
             if not self.equal(_settled(found, cond, holds), _settled(wanted, cond, holds), facts):
                 return False
         return True
+
+    def _parts_equal(self, found: SpecTerm, wanted: SpecTerm, given: Sequence[Expr]) -> bool:
+        """Return True if two terms are the same operation or reduction of equal parts."""
+        match found, wanted:
+            case SpecReduce(), SpecReduce() if found.op == wanted.op and self._alike(found.extent, wanted.extent):
+                axes = {axis: axis for axis in self.names}
+                inside = self._axis(self._at_places(found.extent))
+                one, two = (renumbered(r.body, {**axes, r.axis: len(axes)}) for r in (found, wanted))
+                return self.equal(one, two, [*given, *inside])
+            case ((SpecOp() | Op()), (SpecOp() | Op())) if found.op == wanted.op and len(found.args) == len(
+                wanted.args
+            ):
+                return all(self.equal(a, b, given) for a, b in zip(found.args, wanted.args, strict=True))
+            case _:
+                return False
 
     def _known_places(self, given: Sequence[Expr]) -> dict[Expr, Expr]:
         """Find coordinates that have one value where `given` holds: the bound of a comparison in `given`."""
@@ -65,6 +88,9 @@ class Cases:
                 case _:
                     pass
         return found
+
+    def _at_places(self, expr: Expr) -> Expr:
+        return rewrite(expr, lambda e: self.places[e.axis] if isinstance(e, Coord) else None)
 
     def _outside(self, expr: Expr) -> bool:
         return not any(e in self.places for e in walk(expr))
