@@ -97,7 +97,7 @@ def _status(err: Console, message: str) -> AbstractContextManager[object]:
 
 
 def _indicators(text: str) -> NDArray[np.uint16]:
-    """`[letters, len(text)]` in bfloat16: 1 where the text has that letter."""
+    """Return a bfloat16 array `[letters, len(text)]` that is 1 where the text has that letter."""
     codes = np.frombuffer(text.encode("utf-32-le"), np.uint32)
     letters = np.frombuffer(_LETTERS.encode("utf-32-le"), np.uint32)
     return np.where(letters[:, None] == codes[None, :], _ONE, 0).astype(np.uint16)

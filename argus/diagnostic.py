@@ -164,7 +164,7 @@ class LaunchError(ArgusError, ValueError):
 
     @classmethod
     def of(cls, code: str, message: str, help: str) -> LaunchError:
-        """One finding, which has no place in a text."""
+        """Return an error with one finding that has no place in a text."""
         return cls(Diagnostic(code, message, property="launch", help=help))
 
 

@@ -213,7 +213,7 @@ else:
 
 
 def _kernel_only(function: _Function) -> _Function:
-    """A name with a signature and no Python behaviour."""
+    """Mark a name that has a signature but no Python behaviour."""
 
     @functools.wraps(function)
     def outside(*_args: object, **_kwargs: object) -> NoReturn:
@@ -238,34 +238,38 @@ def grid(
     e4: Scalar | None = None, e5: Scalar | None = None, e6: Scalar | None = None, e7: Scalar | None = None, *,
     group: int = 1, cluster: int = 1, persistent: bool = False, schedule: str = "cooperative",
 ) -> Any:  # fmt: skip
-    """Declares the launch grid, one extent an axis, and gives the program ids: a scalar, or a tuple. Of two axes,
-    `group` rows are run at a time. `cluster` programs that follow one another along the first axis run together, and
-    bring once what a pipelined loop with producer warps loads for all of them; the first extent is rounded up to a
-    multiple of it. With `persistent`, as many blocks as run at once share the programs of the grid.
+    """Declare the launch grid, with one extent for each axis, and return the program ids: a scalar, or a tuple.
+
+    On a grid of two axes, `group` rows run at a time. `cluster` consecutive programs along the first axis run together;
+    in a pipelined loop with producer warps, data that all of them load is brought in once. The first extent is rounded
+    up to a multiple of `cluster`. With `persistent`, the kernel launches as many blocks as run at once, and they share
+    the programs of the grid.
 
     `schedule`: "pingpong" gives a persistent kernel whose loop has producer warps two groups of `num_warps` computing
     warps, which take turns: one multiplies the tiles of its program while the other stores the results of its own. On
-    targets without producer warps it is "cooperative": all computing warps share one program."""
+    targets without producer warps it is "cooperative": all computing warps share one program.
+    """
 
 
 @_kernel_only
 def program_id(axis: int) -> Scalar:
-    """The block's index along a grid axis."""
+    """Return the block's index along a grid axis."""
 
 
 @_kernel_only
 def num_programs(axis: int) -> Scalar:
-    """The declared number of blocks along a grid axis."""
+    """Return the declared number of blocks along a grid axis."""
 
 
 @_kernel_only
 def cluster_rank() -> Scalar:
-    """The block's number in its cluster, from 0 on: its program's along the first axis, modulo `cluster`."""
+    """Return the block's number in its cluster, counted from 0: the program's index along the first axis, modulo
+    `cluster`."""
 
 
 @_kernel_only
 def thread_id() -> Scalar:
-    """The thread's index in the block."""
+    """Return the thread's index in the block."""
 
 
 @_kernel_only
@@ -290,27 +294,28 @@ def requires(condition: Scalar | Condition) -> None:
 
 @_kernel_only
 def in_range(tensor: View, lo: Scalar, hi: Scalar) -> Condition:
-    """A condition for `requires`: every element of an index tensor is in [lo, hi)."""
+    """Return a condition for `requires`: every element of an index tensor is in [lo, hi)."""
 
 
 @_kernel_only
 def sorted(tensor: View) -> Condition:
-    """A condition for `requires`: the elements of an index tensor do not decrease along its last dimension."""
+    """Return a condition for `requires`: the elements of an index tensor do not decrease along its last dimension."""
 
 
 @_kernel_only
 def distinct(tensor: View) -> Condition:
-    """A condition for `requires`: no two elements of an index tensor are equal."""
+    """Return a condition for `requires`: no two elements of an index tensor are equal."""
 
 
 @_kernel_only
 def permutation(tensor: View) -> Condition:
-    """A condition for `requires`: each integer in [0, n) occurs once in a one-dimensional index tensor of extent n."""
+    """Return a condition for `requires`: each integer in [0, n) occurs once in a one-dimensional index tensor of extent
+    n."""
 
 
 @_kernel_only
 def offsets(tensor: View, total: Scalar, longest: Scalar | None = None) -> Condition:
-    """A condition for `requires`: an index tensor begins with 0, never decreases, and ends with `total`.
+    """Return a condition for `requires`: an index tensor begins with 0, never decreases, and ends with `total`.
 
     If `longest` is given, segments have at most `longest` elements.
     """
@@ -341,14 +346,15 @@ def invariant(tensor: Any, size: Any, size1: Any = None, size2: Any = None, size
 
 @_kernel_only
 def static_range(start: Scalar, stop: Scalar | None = None, step: int = 1) -> Range:
-    """An unrolled loop over constants."""
+    """Return the range of a loop over constants that the compiler unrolls."""
 
 
 @_kernel_only
 def pipelined(
     start: Scalar, stop: Scalar | None = None, step: int = 1, stages: int = 3, producer_warps: int = 0
 ) -> Range:
-    """A loop whose `stage` copies run `stages - 1` iterations ahead, issued by `producer_warps` further warps."""
+    """Return the range of a loop whose `stage` copies run `stages - 1` iterations ahead. With `producer_warps`,
+    additional warps issue these copies."""
 
 
 # ---------------------------------------------------------------------------- tiles
@@ -361,17 +367,17 @@ def arange(start: int, stop: int | None = None) -> Tile:
 
 @_kernel_only
 def zeros(shape: Shape, dtype: DType, layout: Layout | None = None) -> Tile:
-    """A tile of zeros."""
+    """Return a tile of zeros."""
 
 
 @_kernel_only
 def full(shape: Shape, value: Scalar, dtype: DType, layout: Layout | None = None) -> Tile:
-    """A tile of one value."""
+    """Return a tile in which every element is `value`."""
 
 
 @_kernel_only
 def trans(x: TileOrView) -> TileOrView:
-    """The two dimensions of a tile or view, swapped."""
+    """Return a tile or view with its two dimensions swapped."""
 
 
 @_kernel_only
@@ -381,22 +387,24 @@ def permute(x: TileOrView, dims: Shape) -> TileOrView:
 
 @_kernel_only
 def reshape(x: Tile, shape: Shape) -> Tile:
-    """The elements of a tile in their order, the last dimension fastest, as a tile of another shape."""
+    """Return a tile of another shape with the same elements in the same row-major order."""
 
 
 @_kernel_only
 def join(x: Tile, y: Tile) -> Tile:
-    """Two tiles of one shape as one, with a new last dimension of 2."""
+    """Return the two tiles, which have the same shape, as one tile with a new last dimension of extent 2."""
 
 
 @_kernel_only
 def split(x: Tile) -> Any:
-    """The elements of a tile at 0 and at 1 of its last dimension, whose extent is 2: what `join` was given."""
+    """Return two tiles: the elements at 0 and those at 1 of the last dimension, whose extent is 2. `split` undoes
+    `join`."""
 
 
 @_kernel_only
 def interleave(x: Tile, y: Tile) -> Tile:
-    """The elements of two tiles in turn along the last dimension: those of `x` at even places, those of `y` at odd."""
+    """Return the elements of two tiles alternately along the last dimension: those of `x` at even indices, those of `y`
+    at odd ones."""
 
 
 @_kernel_only
@@ -408,7 +416,7 @@ def load(
     layout: Layout | None = None,
     instruction: str | None = None,
 ) -> Tile:
-    """A view of memory, in registers; where masked out, `other` (default 0)."""
+    """Load a view of memory into registers. Masked-out elements are `other` (default 0)."""
 
 
 @_kernel_only
@@ -420,7 +428,7 @@ def store(
 
 @_kernel_only
 def atomic_add(view: View, value: Tile, mask: Tile | None = None, boundary_check: Shape = ()) -> None:
-    """Adds a tile to a view of a tensor, atomically (relaxed, device scope).
+    """Add a tile atomically to a view of a tensor (relaxed order, device scope).
 
     Of float32, int32 and int64; of float16 and bfloat16 where the copy engine does it (docs/language.md, policies).
     """
@@ -551,7 +559,7 @@ def fma(x: Tile, y: Tile, z: Tile) -> Tile:
 
 @_kernel_only
 def umulhi(x: Tile, y: Tile) -> Tile:
-    """The upper 32 bits of the product of two uint32, of which `x * y` are the lower."""
+    """Return the upper 32 bits of the product of two uint32 values; `x * y` is the lower half."""
 
 
 @_kernel_only
@@ -561,7 +569,7 @@ def cdiv(x: Scalar, y: Scalar) -> Scalar:
 
 @_kernel_only
 def next_power_of_2(x: int) -> Constant:
-    """The least power of two that is at least the constant x."""
+    """Return the smallest power of two that is at least the constant `x`."""
 
 
 # ---------------------------------------------------------------------------- across elements
@@ -605,7 +613,7 @@ def cumprod(x: Tile, axis: int, reverse: bool = False) -> Tile:
 
 @_kernel_only
 def sort(x: Tile, axis: int, descending: bool = False) -> Tile:
-    """The elements of a tile in order along a dimension, whose extent is a power of two; NaN is greater than all.
+    """Sort a tile along a dimension whose extent is a power of two. NaN counts as greater than every number.
 
     -0.0 counts as 0.0, and becomes it.
     """
@@ -638,22 +646,24 @@ def argmin(x: Tile, axis: int | None = None, keep_dims: bool = False) -> Tile:
 
 @_kernel_only
 def mma(a: Tile | View, b: Tile | View, acc: Tile, instruction: str | None = None, warps: Shape | None = None) -> Tile:
-    """`acc[m, n] + sum(k, a[m, k] * b[n, k])`."""
+    """Return `acc[m, n] + sum(k, a[m, k] * b[n, k])`."""
 
 
 @_kernel_only
 def shuffle_xor(x: Tile, mask: int) -> Tile:
-    """`y[..., i] = x[..., i ^ mask]` between the lanes of a warp."""
+    """Return `y[..., i] = x[..., i ^ mask]` between the lanes of a warp."""
 
 
 @_kernel_only
 def shuffle_up(x: Tile, delta: int) -> Tile:
-    """`y[..., i] = x[..., i - delta]` between the lanes of a warp; the first `delta` keep their own."""
+    """Return `y[..., i] = x[..., i - delta]` between the lanes of a warp. The first `delta` lanes keep their own
+    values."""
 
 
 @_kernel_only
 def shuffle_down(x: Tile, delta: int) -> Tile:
-    """`y[..., i] = x[..., i + delta]` between the lanes of a warp; the last `delta` keep their own."""
+    """Return `y[..., i] = x[..., i + delta]` between the lanes of a warp. The last `delta` lanes keep their own values.
+    """
 
 
 # ---------------------------------------------------------------------------- shared memory and synchronisation
@@ -671,7 +681,7 @@ def stage(
 
 @_kernel_only
 def shared(shape: Shape, dtype: DType, layout: Layout | None = None) -> View:
-    """A shared tile; `layout` a layout, a swizzle of the row-major one, or None for row-major."""
+    """Declare a shared tile. `layout` is a layout, a swizzle of the row-major layout, or None for row-major."""
 
 
 @_kernel_only
@@ -693,12 +703,13 @@ def copy(
 
 @_kernel_only
 def cp_async_commit() -> None:
-    """Closes the thread's group of `cp.async` copies. Does nothing on gfx942, which has no such copies."""
+    """Close the thread's group of `cp.async` copies. On gfx942, which has no such copies, the call does nothing."""
 
 
 @_kernel_only
 def cp_async_wait(pending: int) -> None:
-    """Waits until at most `pending` groups of the thread are unfinished. Does nothing on gfx942: see `s_waitcnt`."""
+    """Wait until at most `pending` groups of the thread are unfinished. On gfx942 the call does nothing: see
+    `s_waitcnt`."""
 
 
 @_kernel_only
@@ -775,22 +786,23 @@ def sched_group_barrier(mask: int, size: int, sync_id: int = 0) -> None:
 
 @_kernel_only
 def tiled_mma(instruction: str, shape: Shape, warps: Shape) -> Any:
-    """The register layouts `.a`, `.b`, `.c` of an (M, N, K) product spread over (along M, along N) warps."""
+    """Return the register layouts `.a`, `.b`, `.c` of an (M, N, K) product spread over (along M, along N) warps."""
 
 
 @_kernel_only
 def blocked(shape: Shape, order: Shape | None = None, vector: int = 1) -> Layout:
-    """A register layout: threads side by side, `vector` consecutive elements each, along `order[0]` first."""
+    """Return a register layout in which adjacent threads hold adjacent vectors of `vector` elements, along `order[0]`
+    first."""
 
 
 @_kernel_only
 def fragment_layout(text: str) -> Layout:
-    """A register layout from its notation."""
+    """Return a register layout from its notation."""
 
 
 @_kernel_only
 def layout(text: str) -> Layout:
-    """A memory layout from its notation: `"(64,64):(64,1)"`."""
+    """Return a memory layout from its notation: `"(64,64):(64,1)"`."""
 
 
 @_kernel_only
@@ -823,7 +835,7 @@ def device_assert(condition: Tile | Scalar, text: str = "") -> None:
 
 @_kernel_only
 def once(lo: Scalar, hi: Scalar) -> Any:
-    """A value for `assert_tags`: every integer of [lo, hi) exactly once."""
+    """Return a value for `assert_tags`: the set that contains every integer of [lo, hi) exactly once."""
 
 
 @_kernel_only
@@ -833,7 +845,8 @@ def spec(output: View, function: Callable[..., Any]) -> None:
 
 @_kernel_only
 def softmax(score: Callable[..., Any]) -> Any:
-    """A term for `spec`: `al.softmax(lambda k: score)[n]` is exp(score) at n over the sum of exp(score) over all k.
+    """Return a term for `spec`: `al.softmax(lambda k: score)[n]` is exp(score) at n divided by the sum of exp(score)
+    over all k.
 
     A score of -inf, such as a mask gives with `al.where`, has weight 0, even if all scores are -inf.
     """
@@ -841,7 +854,8 @@ def softmax(score: Callable[..., Any]) -> Any:
 
 @_kernel_only
 def logsumexp(score: Callable[..., Any]) -> Tile:
-    """A term for `spec`: `al.logsumexp(lambda k: score)` is the logarithm of the sum of exp(score) over all k."""
+    """Return a term for `spec`: `al.logsumexp(lambda k: score)` is the logarithm of the sum of exp(score) over all k.
+    """
 
 
 # ---------------------------------------------------------------------------- programs
@@ -849,17 +863,18 @@ def logsumexp(score: Callable[..., Any]) -> Tile:
 
 @_kernel_only
 def empty(shape: tuple[Scalar, ...], dtype: DType) -> View:
-    """A buffer of a program: contiguous, without contents."""
+    """Declare a buffer of a program. The buffer is contiguous and uninitialised."""
 
 
 @_kernel_only
 def stream() -> Any:
-    """A new stream of a program. `s.record()` gives an event, and `s.wait(event)` makes later work of `s` wait."""
+    """Declare a stream of a program. `s.record()` returns an event, and `s.wait(event)` makes later work of `s` wait
+    for it."""
 
 
 @_kernel_only
 def current_stream() -> Any:
-    """The stream on which a program is called."""
+    """Return the stream on which a program is called."""
 
 
 @_kernel_only

@@ -13,12 +13,12 @@ _EXAMPLES = Path(__file__).parent / "examples"
 
 
 def codes() -> tuple[str, ...]:
-    """All documented error codes, sorted."""
+    """Return all documented error codes, sorted."""
     return tuple(sorted(page.stem for page in _ERRORS.glob("*.md")))
 
 
 def explanation(code: str) -> str:
-    """The Markdown page of an error code. Raises `ArgusError` (code `unknown-code`) if there is none."""
+    """Return the Markdown page of an error code. Raises `ArgusError` (code `unknown-code`) if there is none."""
     if code not in codes():
         near = difflib.get_close_matches(code, codes(), n=3)
         hint = f"did you mean {', '.join(near)}?" if near else "`argus explain` lists all codes"
@@ -27,5 +27,5 @@ def explanation(code: str) -> str:
 
 
 def example(name: str) -> Path:
-    """The example kernel file `name`, such as "gemm.py" or "rejected/gemm.py"."""
+    """Return the example kernel file `name`, such as "gemm.py" or "rejected/gemm.py"."""
     return _EXAMPLES / name

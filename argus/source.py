@@ -33,7 +33,7 @@ class Value:
 
     @classmethod
     def of(cls, value: object) -> Value:
-        """The constant `value`."""
+        """Return the usable value whose constant is `value`."""
         return cls(value, repr(value))
 
 
@@ -82,7 +82,7 @@ class SourceFile:
         return _lines(self.text)
 
     def line(self, number: int) -> str:
-        """The text of line `number` (as counted in the file), or "" outside of it."""
+        """Return the text of line `number` (counted from the file's first line), or "" outside of the text."""
         lines = self.lines
         index = number - self.first_line
         return lines[index] if 0 <= index < len(lines) else ""
@@ -131,5 +131,5 @@ NO_SPAN = Span()
 
 
 def span_field() -> Span:
-    """A dataclass field for where something stands: unknown unless given, and no part of what is equal."""
+    """Return a dataclass field for a place in the source. It is unknown by default and ignored by comparisons."""
     return field(default=NO_SPAN, compare=False, repr=False)

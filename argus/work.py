@@ -27,7 +27,7 @@ class Work:
 
     @staticmethod
     def of_seconds(seconds: float) -> Work:
-        """The work that takes about `seconds` of a processor, of at least 0 and at most `MOST_SECONDS`."""
+        """Return the amount of work that takes about `seconds` of processor time, from 0 to `MOST_SECONDS`."""
         return Work(int(min(max(seconds, 0.0), MOST_SECONDS) * STEPS_PER_SECOND))
 
     @property

@@ -30,7 +30,7 @@ def bounded(stmt: Stmt, kernel: Kernel) -> Stmt:
 
 
 def padded(copy: Copy, kernel: Kernel, value: float) -> Copy:
-    """The copy with `value` where its mask is false; a tensor is left alone there."""
+    """Return the copy with `value` where its mask is false. A copy to a tensor is returned unchanged."""
     if any(copy.dst.obj == t.name for t in kernel.tensors):
         return copy
     dtype = kernel.object(copy.dst.obj).dtype
@@ -39,7 +39,7 @@ def padded(copy: Copy, kernel: Kernel, value: float) -> Copy:
 
 
 def conjuncts(mask: Expr | None) -> Iterator[Expr]:
-    """The parts of a conjunction, in order."""
+    """Yield the parts of a conjunction, in order."""
     match mask:
         case None:
             return
@@ -51,7 +51,7 @@ def conjuncts(mask: Expr | None) -> Iterator[Expr]:
 
 
 def conjunction(parts: tuple[Expr, ...]) -> Expr:
-    """All of `parts`, at least one."""
+    """Return the conjunction of `parts`, of which there is at least one."""
     result = parts[0]
     for part in parts[1:]:
         result = op("and", result, part)

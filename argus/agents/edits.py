@@ -72,14 +72,14 @@ class Edit:
     grid: tuple[Expr, ...] | None = None
 
     def apply(self, kernel: Kernel) -> Kernel:
-        """The numbered `kernel`, edited."""
+        """Return the numbered `kernel` after the edit."""
         if self.grid is not None:
             return replace(kernel, grid=self.grid)
         return replace(kernel, body=rewrite_body(kernel.body, lambda s: self.new.get(s.id)))
 
 
 def vocabulary(kernel: Kernel) -> list[Edit]:
-    """Every edit of the numbered `kernel`, in the order of the program; those of the grid last."""
+    """Return every edit of the numbered `kernel` in program order. The edits of the grid come last."""
     found: list[Edit] = []
     orders = _orders(kernel)
 
@@ -139,7 +139,7 @@ def _changed(stmt: Stmt, kernel: Kernel) -> Iterator[Edit]:
 
 
 def _without_constants(stmt: Stmt) -> Iterator[Stmt]:
-    """The statement with the constant left out of one sum or difference in one of its expressions."""
+    """Yield the statement with the constant left out of one sum or difference in one of its expressions."""
     sums: dict[Expr, None] = {}
 
     def note(expr: Expr) -> None:
@@ -154,7 +154,8 @@ def _without_constants(stmt: Stmt) -> Iterator[Stmt]:
 
 
 def _masked(stmt: Stmt, kernel: Kernel) -> Iterator[Stmt]:
-    """The bounds added to the mask, and the bounds as the mask with what else the mask says."""
+    """Yield the statement with the bounds added to its mask, and with the bounds in place of the comparisons of the
+    same indices."""
     if not isinstance(stmt, Copy | Accumulate):
         return
     exact = bounds(stmt, kernel)
@@ -169,7 +170,8 @@ def _masked(stmt: Stmt, kernel: Kernel) -> Iterator[Stmt]:
 
 
 def _values(stmt: Stmt, kernel: Kernel) -> Iterator[Stmt]:
-    """The statement with the neutral element of another reduction where it writes or pads with a constant."""
+    """Yield the statement with the neutral element of another reduction, if it writes a constant or pads with a
+    constant."""
     match stmt:
         case Map(value=Const(dtype=dtype) as value):
             for number in (0, 1, *((float("-inf"), float("inf")) if dtype.is_float else ())):
@@ -211,5 +213,5 @@ def _grids(kernel: Kernel) -> Iterator[Edit]:
 
 
 def touched(stmt: Stmt) -> set[str]:
-    """The memory objects that a statement accesses."""
+    """Return the memory objects that a statement accesses."""
     return {a.obj for a in relations(stmt)}

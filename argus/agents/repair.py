@@ -155,7 +155,7 @@ def _taking_turns(texts: Iterator[Candidate], explicit: Iterator[Candidate]) -> 
 
 
 def _errors(judgement: Judgement) -> list[Diagnostic]:
-    """The findings that stand against a kernel, those with a counterexample first."""
+    """Return the findings against a kernel. Findings with a counterexample come first."""
     found = [d for d in judgement.diagnostics if d.severity is Severity.ERROR]
     return sorted(found, key=lambda d: d.verdict is Verdict.UNKNOWN)
 
@@ -200,7 +200,7 @@ def text_candidates(task: Task, edits: Iterable[TextEdit]) -> Iterator[Candidate
 
 
 def _barriers(finding: Diagnostic, source: SourceFile) -> Iterator[tuple[str, str]]:
-    """A barrier of the block on a line of its own, before the line at the caret of a race."""
+    """Yield the text with a block barrier on a line of its own before the line to which a race points."""
     language = _LANGUAGE.search(source.text)
     if finding.code != "data-race" or language is None or finding.span.file != source or finding.span.call is not None:
         return
@@ -216,7 +216,8 @@ def _barriers(finding: Diagnostic, source: SourceFile) -> Iterator[tuple[str, st
 
 
 def explicit_form(task: Task, before: Judgement) -> tuple[Kernel, SourceFile] | None:
-    """The explicit kernel, numbered, with its text, where each statement has a line of its own; None if it has none."""
+    """Return the explicit kernel with numbered statements and its text, in which each statement has its own line.
+    Return None if the kernel has no explicit form."""
     try:
         kernel: Kernel = before.explicit if before.explicit is not None else read_kernel(task.source)
     except ArgusError:
@@ -273,7 +274,8 @@ def _in_turns(lists: list[list[_Edit]]) -> Iterator[_Edit]:
 
 
 def repair_json(found: Repair) -> Json:
-    """An object with `kernel`, `before` (a judgement), `proved`, `steps` and `answer` (None where there is none).
+    """Return an object with `kernel`, `before` (a judgement), `proved`, `steps` and `answer`. `answer` is None if no
+    repair was found.
 
     Each step has `title`, and `rejected` and `code` of what rejected it, "" for the answer. The answer has `title`,
     `form` ("python" or "ir"), `diff` and `text`.

@@ -31,28 +31,29 @@ class Scene:
         self._lines = {s.span.line: s for s in self.statements}
 
     def on(self, stmt: Stmt | None, *groups: Group) -> Iterator[Edit]:
-        """The edits of a statement, group by group."""
+        """Yield the edits of a statement, group by group."""
         for group in groups:
             yield from (e for e in self._at.get(-2 if stmt is None else stmt.id, ()) if e.group is group)
 
     def caret(self) -> Stmt | None:
-        """The statement that the diagnostic points at."""
+        """Return the statement that the diagnostic points at."""
         return self._lines.get(self.finding.span.line)
 
     def other(self) -> Stmt | None:
-        """The other party of a race or an overlap."""
+        """Return the statement of the other access in a race or an overlap."""
         witness = self.finding.witness
         place: Any = (witness.other or {}).get("span") if witness is not None else None
         parts = str(place).rsplit(":", 2)
         return self._lines.get(int(parts[1])) if len(parts) == 3 and parts[1].isdecimal() else None
 
     def steps(self) -> list[tuple[Event, Stmt]]:
-        """The steps that led to the failure, with their statements."""
+        """Return the steps that led to the failure, each with its statement."""
         trace = self.finding.witness.trace if self.finding.witness is not None else ()
         return [(event, self._lines[event.span.line]) for event in trace if event.span.line in self._lines]
 
     def way(self) -> list[Stmt]:
-        """The statements that the wrong value passed, the last first, then all that feed the place of the failure."""
+        """Return the statement at the caret, the statements through which the wrong value passed (the last one first),
+        the statements that access the same objects, and all loops."""
         hops = self.finding.witness.provenance if self.finding.witness is not None else ()
         found = [self._lines[hop.span.line] for hop in reversed(hops) if hop.span.line in self._lines]
         caret = self.caret()
@@ -70,7 +71,7 @@ class Scene:
 
 
 def candidates(scene: Scene) -> list[Edit]:
-    """The edits that the rules for this finding propose, each once."""
+    """Return the edits that the rules for this finding propose, without repetitions."""
     found: dict[int, Edit] = {}
     for rule in RULES.get(scene.finding.code, (protocol, values)):
         for edit in rule(scene):

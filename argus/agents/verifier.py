@@ -112,7 +112,7 @@ def _stage(stages: list[Stage], name: str, work: Callable[[], _T]) -> _T:
 
 
 def _simulated(explicit: compile.ExplicitKernel) -> Stage:
-    """The first rule that the kernel breaks at small sizes, if any."""
+    """Return the first rule that the kernel breaks at small sizes, or None if it breaks none."""
     start = time.perf_counter()
     for values in size_vectors(explicit):
         try:
@@ -129,7 +129,7 @@ def _simulated(explicit: compile.ExplicitKernel) -> Stage:
 
 
 def judgement_json(judgement: Judgement) -> Json:
-    """An object with `kernel`, `verdict` ("error" where there was nothing to prove) and `stages`.
+    """Return an object with `kernel`, `verdict` ("error" if there was nothing to prove) and `stages`.
 
     Each stage has `name`, `passed`, `seconds` and `diagnostics`, which are those of `argus check --json`.
     """

@@ -81,7 +81,7 @@ def constant(value: object) -> Any:
 
 
 def value_of(data: Any) -> object:
-    """The inverse of `constant`."""
+    """Return the constant that the JSON value of `constant` describes."""
     match data:
         case ["int", text]:
             return int(text)
@@ -115,7 +115,7 @@ def _meaning_to_json(meaning: Elsewhere | Value | Unusable) -> list[Any]:
 
 
 def file_from_json(data: Any) -> SourceFile:
-    """The inverse of `file_to_json`."""
+    """Return the file that the JSON value of `file_to_json` describes."""
     path, text, first_line, around = data
     outer = (Outer(name, _meaning_from_json(meaning), closest) for name, closest, *meaning in around)
     return SourceFile(path, text, first_line, tuple(outer))

@@ -63,7 +63,7 @@ def size(text: str) -> tuple[str, int]:
 
 
 def acceptable(text: str) -> str:
-    """An error code that may be accepted while it is unknown."""
+    """Return an error code that may be accepted while it is unknown."""
     from argus.frontend.options import ACCEPTABLE, unacceptable
 
     if text not in ACCEPTABLE:

@@ -100,7 +100,7 @@ def _write(artifact: Artifact, folder: Path) -> list[Path]:
 
 
 def _source(artifact: Artifact) -> str:
-    """The emitted text, below what it rests on."""
+    """Return the emitted text below comments that list the assumptions and the accepted findings."""
     lines = [f"// assuming {a}\n" for a in artifact.assumptions]
     lines += [f"// tested, not proved: {code} was accepted\n" for code in artifact.accepted]
     return "".join(lines) + artifact.source

@@ -39,7 +39,7 @@ class Job:
     options: Options | None
 
     def explicit(self) -> compile.ExplicitKernel:
-        """The kernel with all policies carried out. Raises `ArgusError` where there is none."""
+        """Return the kernel in explicit form. Raises `ArgusError` if it has none."""
         if self.options is None:
             return compile.read(self.source)
         return compile.lower(compile.elaborate(self.source, self.name, self.options), self.options.target)
@@ -54,14 +54,15 @@ class ProgramJob:
     options: Options
 
     def program(self) -> Program:
-        """The program with its memory planned. Raises `ArgusError`."""
+        """Return the program with its memory planned. Raises `ArgusError`."""
         from argus.programs.pipeline import lower
 
         return lower(self.source, self.name, self.options)
 
 
 def program_jobs(where: str, options: argparse.Namespace) -> list[ProgramJob]:
-    """The programs that FILE[::NAME] names; none if it names a kernel. Raises `ArgusError` for an unreadable file."""
+    """Return the programs that FILE[::NAME] names, or none if NAME is a kernel. Raises `ArgusError` for an unreadable
+    file."""
     path, wanted = _parted(where)
     if path.endswith(_EXPLICIT):
         return []
@@ -109,7 +110,7 @@ def verify_program(job: ProgramJob, limit_s: float | None) -> tuple[Outcome, int
 
 
 def _parted(where: str) -> tuple[str, str]:
-    """The file and the name of FILE[::NAME]."""
+    """Split FILE[::NAME] into the file and the name."""
     path, separator, wanted = where.rpartition("::")
     return (where, "") if not separator or os.path.exists(where) else (path, wanted)
 
@@ -131,7 +132,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def jobs(where: str, options: argparse.Namespace) -> Iterator[Job]:
-    """The kernels that FILE[::KERNEL] names. Raises `ArgusError` where there are none."""
+    """Yield the kernels that FILE[::KERNEL] names. Raises `ArgusError` if there are none."""
     constants = dict[str, object](options.constants)
     path, wanted = _parted(where)
     source = _read(path)

@@ -31,7 +31,7 @@ def functions(source: SourceFile) -> tuple[tuple[str, str], ...]:
 
 
 def check(module: Module, kernel_name: str, options: Options) -> Kernel:
-    """The tile IR of one kernel, with its constexpr parameters fixed by `options` and their defaults.
+    """Return the tile IR of one kernel. `options` and the defaults fix its constexpr parameters.
 
     Raises `SourceError` with every error in names, types, shapes and constants.
     """

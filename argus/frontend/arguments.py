@@ -21,12 +21,12 @@ def given(call: CallSite, name: str) -> bool:
 
 
 def tile(call: CallSite, name: str, dtype: DType | None = None) -> Tile:
-    """A tile or scalar; constants take `dtype`."""
+    """Evaluate an argument as a tile or scalar. A constant takes `dtype`."""
     return tiles.as_tile(call.context, call.args[name], call.spans[name], dtype)
 
 
 def view(call: CallSite, name: str) -> View:
-    """A tensor, a shared tile, or part of one."""
+    """Evaluate an argument as a view: a tensor, a shared tile, or a part of one."""
     value = call.args[name]
     if not isinstance(value, View):
         call.context.fail(
@@ -52,7 +52,7 @@ def tensor_view(call: CallSite, name: str) -> View:
 
 
 def integer(call: CallSite, name: str, least: int | None = None) -> int:
-    """A constant integer, at least `least`."""
+    """Evaluate an argument as a constant integer of at least `least`."""
     value = call.args[name]
     if not isinstance(value, Constant):
         call.context.fail(
@@ -84,7 +84,7 @@ def _fail_kind(call: CallSite, name: str, what: str) -> NoReturn:
 
 
 def flag(call: CallSite, name: str) -> bool:
-    """A constant bool."""
+    """Evaluate an argument as a constant bool."""
     value = call.args[name]
     if not isinstance(value, Constant) or not isinstance(value.value, bool):
         _fail_kind(call, name, "True or False")
@@ -92,7 +92,7 @@ def flag(call: CallSite, name: str) -> bool:
 
 
 def text(call: CallSite, name: str) -> str:
-    """A constant string."""
+    """Evaluate an argument as a constant string."""
     value = call.args[name]
     if not isinstance(value, Constant) or not isinstance(value.value, str):
         _fail_kind(call, name, "a string")
@@ -100,7 +100,7 @@ def text(call: CallSite, name: str) -> str:
 
 
 def dtype(call: CallSite, name: str) -> DType:
-    """An element type."""
+    """Evaluate an argument as an element type."""
     value = call.args[name]
     if not isinstance(value, Constant) or not isinstance(value.value, DType):
         call.context.fail(
@@ -113,7 +113,7 @@ def dtype(call: CallSite, name: str) -> DType:
 
 
 def integers(call: CallSite, name: str) -> tuple[int, ...]:
-    """A constant tuple of integers; one integer stands for a tuple of one."""
+    """Evaluate an argument as a constant tuple of integers. One integer stands for a tuple of length one."""
     value = call.args[name]
     if isinstance(value, TupleValue):
         wrong = next(i for i in value.items if not isinstance(i, Constant))
@@ -138,7 +138,7 @@ def integers(call: CallSite, name: str) -> tuple[int, ...]:
 
 
 def shape(call: CallSite, name: str = "shape") -> tuple[int, ...]:
-    """The shape of a new tile."""
+    """Evaluate an argument as the shape of a new tile."""
     found = integers(call, name)
     tiles.check_shape(call.context, found, call.spans[name])
     return found
@@ -159,7 +159,7 @@ def axes(call: CallSite, name: str, rank: int) -> tuple[int, ...]:
 
 
 def function(call: CallSite, name: str) -> LambdaValue:
-    """A lambda."""
+    """Evaluate an argument as a lambda."""
     value = call.args[name]
     if not isinstance(value, LambdaValue):
         call.context.fail(
@@ -172,7 +172,7 @@ def function(call: CallSite, name: str) -> LambdaValue:
 
 
 def fragment_layout(call: CallSite, of: tuple[int, ...], name: str = "layout") -> FragmentLayout | None:
-    """A register layout of a tile of shape `of`, or None."""
+    """Evaluate an argument as a register layout for a tile of shape `of`. Return None if the argument is missing."""
     if not given(call, name):
         return None
     value = call.args[name]
@@ -203,7 +203,7 @@ def fragment_layout(call: CallSite, of: tuple[int, ...], name: str = "layout") -
 
 
 def mask(call: CallSite, target: View, extents: tuple[int, ...], span: Span) -> Expr | None:
-    """`mask` and `boundary_check` together, over the elements of `target`."""
+    """Combine the arguments `mask` and `boundary_check` into one mask over the elements of `target`."""
     conditions: list[Expr] = []
     if "mask" in call.args and given(call, "mask"):
         value = tile(call, "mask")
@@ -225,7 +225,7 @@ def mask(call: CallSite, target: View, extents: tuple[int, ...], span: Span) -> 
 
 
 def filling(call: CallSite, of: DType, masked: bool, default: int | float | None) -> Const | None:
-    """`other`, the value of masked-out elements, as a literal; None where nothing is masked."""
+    """Evaluate `other`, the value of masked-out elements, as a literal. Return None if nothing is masked."""
     value = call.args["other"]
     if not isinstance(value, Constant):
         call.context.fail(

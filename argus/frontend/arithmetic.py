@@ -38,7 +38,7 @@ def arange(call: CallSite) -> Value:
 
 
 def full(call: CallSite) -> Value:
-    """`zeros` and `full`: an expression, or a fragment at once if a layout is given."""
+    """Evaluate `zeros` and `full` to an expression, or to a new fragment if a layout is given."""
     context, shape, dtype = call.context, arguments.shape(call), arguments.dtype(call, "dtype")
     if call.name == "zeros":
         value = Const(False if dtype is boolean else 0.0 if dtype.is_float else 0, dtype)
@@ -111,7 +111,7 @@ def check_sortable(context: Context, x: SpecTerm, to: DType, span: Span) -> None
 
 
 def _float(call: CallSite, name: str) -> Value:
-    """An argument of a function of floats; an integer constant is one too."""
+    """Evaluate an argument of a function of floats. An integer constant is converted to a float."""
     value = call.args[name]
     if isinstance(value, Constant) and isinstance(value.value, int) and call.name != "abs":
         return Constant(float(value.value))
@@ -119,7 +119,7 @@ def _float(call: CallSite, name: str) -> Value:
 
 
 def extremum(call: CallSite) -> Value:
-    """`maximum` and `minimum`."""
+    """Evaluate `maximum` and `minimum`."""
     x, y = call.args["x"], call.args["y"]
     if isinstance(x, Constant) and isinstance(y, Constant):
         a, b = x.value, y.value
@@ -181,14 +181,15 @@ _REDUCE = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum", "arg
 
 
 def reduce(call: CallSite) -> Value:
-    """The identity element, then an accumulation over the whole domain."""
+    """Reduce a tile: write the identity element, then accumulate over the whole domain."""
     x, op, dropped, keep = _reduction(call)
     name = call.wanted.name if call.wanted is not None else call.name
     return _accumulated(call, x, op, dropped, keep, (Const(_identity(op, x.dtype), x.dtype), name))
 
 
 def first_extremum(call: CallSite) -> Value:
-    """`argmax` and `argmin`: the extremum, and then the least place that holds it, or that holds a NaN if any does."""
+    """Evaluate `argmax` and `argmin`: find the extremum, then the smallest index that holds it, or that holds a NaN if
+    there is one."""
     context, (x, op, dropped, keep) = call.context, _reduction(call)
     x = tiles.in_registers(context, x, f"{call.name}_of", call.span)  # compared with itself: computed once
     start = Const(_identity(op, x.dtype), x.dtype)
@@ -230,7 +231,7 @@ def _reduction(call: CallSite) -> tuple[Tile, str, tuple[int, ...], bool]:
 def _accumulated(
     call: CallSite, x: Tile, op: str, dropped: tuple[int, ...], keep: bool, start: tuple[Const, str]
 ) -> Tile:
-    """A new fragment, of that start and name, into which all of `x` is accumulated."""
+    """Return a new fragment with the given start value and name into which all elements of `x` are accumulated."""
     context, rank, (value, name) = call.context, len(x.shape), start
     shape = tuple(1 if d in dropped else n for d, n in enumerate(x.shape) if keep or d not in dropped)
     index: list[Expr] = [Const(0) if d in dropped else Coord(d) for d in range(rank) if keep or d not in dropped]
@@ -362,7 +363,7 @@ def _accumulator(call: CallSite, operand: DType, shape: tuple[int, int]) -> Tile
 
 
 def _mma_instruction(call: CallSite, operand: DType, accumulator: DType) -> tuple[str | None, tuple[int, int] | None]:
-    """The named matrix instruction and the arrangement of warps, where given."""
+    """Return the named matrix instruction and the arrangement of warps, or None for each that is not given."""
     context = call.context
     warps: tuple[int, int] | None = None
     if arguments.given(call, "warps"):
@@ -388,7 +389,7 @@ def _mma_instruction(call: CallSite, operand: DType, accumulator: DType) -> tupl
 
 
 def mma_row(call: CallSite, name: str) -> MmaRow:
-    """The row of a matrix instruction that the target has."""
+    """Return the row of the matrix instruction, which the target must have."""
     context = call.context
     usable = sorted(r.name for r in MMA.values() if context.target.has(r))
     if name not in usable:
@@ -400,7 +401,7 @@ def mma_row(call: CallSite, name: str) -> MmaRow:
 
 
 def warp_grid(call: CallSite) -> tuple[int, int]:
-    """`warps=(along M, along N)`, which uses all warps of the block."""
+    """Evaluate `warps=(along M, along N)`, which must use all warps of the block."""
     warps = arguments.integers(call, "warps")
     if len(warps) != 2 or min(warps) < 1:
         call.context.fail("bad-layout", "`warps` is (along M, along N)", call.spans["warps"], "write `warps=(2, 2)`")
@@ -418,7 +419,7 @@ def warp_grid(call: CallSite) -> tuple[int, int]:
 
 
 def shuffle(call: CallSite) -> Value:
-    """A map that reads the registers of other lanes."""
+    """Emit a map that reads the registers of other lanes, and return its result."""
     context, x = call.context, arguments.tile(call, "x")
     if not x.shape:
         context.fail("bad-shape", f"`al.{call.name}` moves along a dimension", call.spans["x"], "give a tile")

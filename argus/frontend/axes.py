@@ -131,5 +131,5 @@ def _factors(expr: Expr) -> tuple[Expr, ...]:
 
 
 def _known(expr: Expr) -> tuple[Expr, ...]:
-    """The factors of a product, the same for each of its forms."""
+    """Return the factors of a product in a canonical order, so that equal products have equal factors."""
     return tuple(sorted(_factors(expr), key=repr))

@@ -30,7 +30,7 @@ _FORMS = {"expect": "expect(bytes)", "wait": "wait(parity)"}
 
 
 def named_barrier(call: CallSite) -> Value:
-    """A barrier for some of the roles; its number is given out when they are known."""
+    """Return a named barrier for some of the roles. Its hardware number is assigned when all roles are known."""
     context, threads = call.context, arguments.integer(call, "threads", 1)
     context.require_top_level("a named barrier", call.span)
     unit = BARRIERS["bar.sync"].unit
@@ -43,7 +43,7 @@ def named_barrier(call: CallSite) -> Value:
 
 
 def mbarrier(call: CallSite) -> Value:
-    """An array of mbarriers, initialised before the roles."""
+    """Declare an array of mbarriers, which is initialised before the roles start."""
     context = call.context
     context.require_top_level("an mbarrier", call.span)
     _require_engine(call)
@@ -54,7 +54,7 @@ def mbarrier(call: CallSite) -> Value:
 
 
 def slot(context: Context, array: MbarrierArray, items: list[Value], span: Span) -> Value:
-    """`array[index]`."""
+    """Return the mbarrier `array[index]`."""
     if len(items) != 1 or not isinstance(items[0], Constant | Tile):
         context.fail("bad-index", "one of several mbarriers is named by its number", span, "write `full[k % stages]`")
     index = _scalar(context, items[0], "the number of an mbarrier", span)
@@ -65,7 +65,7 @@ def slot(context: Context, array: MbarrierArray, items: list[Value], span: Span)
 
 
 def come_to(context: Context, barrier: NamedBarrier | MbarrierSlot, name: str, given: list[Value], span: Span) -> Value:
-    """`barrier.sync()`, `slot.wait(parity)` and the like."""
+    """Emit a call of a barrier's method, such as `barrier.sync()` or `slot.wait(parity)`."""
     form = _FORMS.get(name, f"{name}()")
     if len(given) != (name in _FORMS):
         number = "one argument" if name in _FORMS else "no argument"
@@ -113,7 +113,8 @@ def signal(call: CallSite) -> Signal | None:
 
 
 def fence(call: CallSite) -> Value:
-    """`mma_fence`, `mma_commit`, `mma_wait` and `proxy_fence`: in roles, whose products and copies they order."""
+    """Emit `mma_fence`, `mma_commit`, `mma_wait` or `proxy_fence`. They order products and copies, and are allowed in
+    roles."""
     steps: dict[str, Stmt] = {"mma_fence": MmaFence(), "mma_commit": MmaCommit(), "proxy_fence": ProxyFence()}
     made = steps.get(call.name) or MmaWait(arguments.integer(call, "pending", 0))
     _require_engine(call)

@@ -110,7 +110,8 @@ def _update(context: Context, target: Target, old: Binding, held: Tile, value: V
 
 
 def settle(context: Context, value: Value, name: str, span: Span) -> Value:
-    """The value as a name keeps it: nothing in it reads registers that could change under it."""
+    """Return the value in the form in which a name keeps it. The form reads no register that a later statement may
+    change."""
     match value:
         case Tile() if value.fresh:
             return replace(value, fresh=False)
@@ -141,18 +142,19 @@ def _settle_index(context: Context, index: Expr, view: View, name: str, span: Sp
 
 
 def _positions(used: list[int], rank: int) -> tuple[Expr, ...]:
-    """`Coord(axis)` to its place among `used`."""
+    """Return an expression for each axis: `Coord` of its position in `used`, or 0 if `used` does not contain the axis.
+    """
     return tuple(Coord(used.index(axis)) if axis in used else Const(0) for axis in range(rank))
 
 
 def copied(context: Context, value: Tile, name: str, span: Span) -> Tile:
-    """A fragment of the name's own that holds `value`, laid out as the fragment that `value` is."""
+    """Return a new fragment for the name, which holds `value` in the layout of the fragment that `value` reads."""
     layout = context.fragments[value.fragment].layout if value.fragment is not None else None
     return replace(tiles.materialise(context, value, name, span, layout), fresh=False)
 
 
 def own(context: Context, target: Target) -> Tile:
-    """The fragment that `target` holds, copied first if it is a caller's."""
+    """Return the fragment that `target` holds, or a copy of it if the fragment belongs to the caller."""
     binding = context.frame.names[target.id]
     assert isinstance(binding.value, Tile)
     if binding.borrowed:
@@ -220,10 +222,11 @@ class Outside:
 
 
 def carry(context: Context, targets: tuple[Target, ...], live: frozenset[str]) -> Outside:
-    """The names around a run-time block that binds `targets`, made ready for it.
+    """Return the names around a run-time block that binds `targets`, after each target has a fragment that the block
+    can write.
 
-    A name that is read in the block before it is bound, or after the block (`live`), is carried: a tile or
-    number gets registers to change in. Any other is the block's own, and is hidden from it.
+    A name that is read in the block before it is bound, or after the block (`live`), is carried: a tile or number gets
+    registers to change in. Any other is the block's own, and is hidden from it.
     """
     kept = dict(context.frame.names)
     hidden: set[str] = set()

@@ -39,7 +39,8 @@ class Block:
 
 
 def blocks(lines: tuple[Line, ...]) -> Iterator[Block]:
-    """The blocks of a file. An indented line that no header owns starts one, as in a function cut out of a file."""
+    """Yield the top-level blocks of a file. An indented line without a header above it starts a block, as in a function
+    cut out of a file."""
     decorators: list[Line] = []
     index = 0
     while index < len(lines):
@@ -59,7 +60,7 @@ def blocks(lines: tuple[Line, ...]) -> Iterator[Block]:
 
 
 def dotted(tokens: Sequence[Token]) -> str:
-    """The dotted name that `tokens` start with."""
+    """Return the dotted name that `tokens` start with."""
     text = ""
     for token in tokens:
         if token.kind != "name" and token.text != ".":
@@ -69,7 +70,7 @@ def dotted(tokens: Sequence[Token]) -> str:
 
 
 def imports(line: Line) -> Iterator[tuple[str, str]]:
-    """The pairs (name, imported path) of an import statement of one line."""
+    """Yield the pairs (name, imported path) of an import statement of one line."""
     if line.first.text not in ("import", "from"):
         return
     words = [t.text for t in line.tokens if t.text not in "()"]
@@ -89,8 +90,8 @@ def imports(line: Line) -> Iterator[tuple[str, str]]:
 
 
 def bindings(block: Block) -> Iterator[Token]:
-    """The names that a top-level block of Python gives to the module: what its statements bind, in branches, loops and
-    by several targets, too, and what functions declare `global`. Some may be too many."""
+    """Yield the names that a top-level block of Python may bind in its module, including those bound in branches, in
+    loops, by several targets, or through `global` in functions. The result may contain names that are never bound."""
     inner: int | None = None  # what is indented further is a function's or class's own
     for line in block.lines:
         words = [t for t in line.tokens if t.text != "async"]
@@ -103,7 +104,7 @@ def bindings(block: Block) -> Iterator[Token]:
 
 
 def _statements(tokens: list[Token]) -> Iterator[list[Token]]:
-    """The parts of a line between semicolons, and what stands behind the colon of a header."""
+    """Yield the parts of a line between semicolons, and the part behind the colon of a header."""
     start, depth = 0, 0
     for i, token in enumerate(tokens):
         depth += (token.text in ("(", "[", "{")) - (token.text in (")", "]", "}"))
@@ -132,7 +133,7 @@ def _bound(tokens: list[Token]) -> Iterator[Token]:
 
 
 def _assigned(tokens: list[Token]) -> Iterator[Token]:
-    """The targets of an assignment: `a = b = c`, `a, b = c`, `a += b`, `a: b = c`."""
+    """Yield the targets of an assignment: `a = b = c`, `a, b = c`, `a += b`, `a: b = c`."""
     depth, start = 0, 0
     for i, token in enumerate(tokens):
         depth += (token.text in ("(", "[", "{")) - (token.text in (")", "]", "}"))
@@ -145,8 +146,8 @@ _COMPARISONS = ("==", "!=", "<=", ">=", ":=")
 
 
 def _names(tokens: list[Token]) -> Iterator[Token]:
-    """Names that stand for themselves: no attribute, nor what has one or is subscripted or called, nor what is in
-    there."""
+    """Yield the plain names among tokens: no attributes, nothing that has an attribute or is subscripted or called, and
+    nothing inside its brackets."""
     depth = 0
     for i, token in enumerate(tokens):
         before, after = tokens[i - 1] if i else None, tokens[i + 1].text if i + 1 < len(tokens) else ""
@@ -160,14 +161,14 @@ def _names(tokens: list[Token]) -> Iterator[Token]:
 
 
 def resolve(name: str, aliases: dict[str, str]) -> str:
-    """A dotted name with its first part replaced by what an import binds it to."""
+    """Return a dotted name in which the imported path replaces the first part."""
     head, dot, rest = name.partition(".")
     return aliases.get(head, head) + dot + rest
 
 
 def cut_out(source: SourceFile, name: str, first: int, count: int) -> SourceFile:
-    """A file as seen by the function `name` in its lines `first` to `first + count - 1`, which is nested in other
-    Python, or one of several that are called so.
+    """Return a file as the function `name` in lines `first` to `first + count - 1` sees it. The function may be nested
+    in other Python code, or share its name with other functions.
 
     Line numbers stay. What stands around the function is blank. So are kernels, unless the function is a program, so
     that a kernel is the file's only one.

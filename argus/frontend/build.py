@@ -49,7 +49,7 @@ class Builder:
     # ------------------------------------------------------------------ functions
 
     def function(self, tree: Tree[Token], kind: str) -> s.Function:
-        """A decorated function."""
+        """Build the surface tree of a decorated function."""
         decorator, name, parameters, *_returns, suite = tree.children
         assert isinstance(decorator, Tree) and isinstance(name, Token) and isinstance(suite, Tree)
         args, keywords = self.arguments(decorator.children[1])
@@ -76,7 +76,7 @@ class Builder:
         return tuple(statement for child in _trees(tree) for statement in self.statement(child))
 
     def statement(self, tree: Tree[Token]) -> Iterator[s.Statement]:
-        """The statement, or nothing where an error was noted."""
+        """Yield the statement, or nothing if an error was noted."""
         span, children = self.span(tree), tree.children
         match tree.data:
             case "assign":

@@ -40,7 +40,7 @@ Evaluate = Callable[[Expression], Value]
 
 @cache
 def signature(name: str) -> inspect.Signature | None:
-    """The signature of a function of the language; None if there is no such function."""
+    """Return the signature of a function of the language, or None if there is no such function."""
     function = getattr(language, name, None)
     return inspect.signature(function) if inspect.isfunction(function) and not name.startswith("_") else None
 
@@ -54,7 +54,7 @@ def did_you_mean(name: str, names: Sequence[str], fallback: str) -> str:
 
 
 def call(context: Context, node: Call, function: Value, evaluate: Evaluate, wanted: Wanted | None) -> Value:
-    """The value of a call whose function is evaluated and whose arguments are not."""
+    """Evaluate a call. The function is already evaluated; the arguments are not."""
     match function:
         case Builtin(name=name) if name.startswith("builtins."):
             return _python_function(context, name.removeprefix("builtins."), node, evaluate)
@@ -162,7 +162,7 @@ def _signature_text(found: inspect.Signature) -> str:
 
 
 def _python_function(context: Context, name: str, node: Call, evaluate: Evaluate) -> Value:
-    """`range` of anything; `min`, `len`, ... of constants."""
+    """Evaluate a Python builtin: `range` of any values, or `min`, `len` and the like of constants."""
     if node.keywords:
         context.fail("wrong-arguments", f"`{name}` takes no keywords", node.keywords[0].span, "leave the keyword out")
     values = [evaluate(a) for a in node.args]
@@ -188,7 +188,7 @@ def _python_function(context: Context, name: str, node: Call, evaluate: Evaluate
 def make_range(
     context: Context, kind: str, values: Sequence[Value], span: Span, stages: int = 1, producer_warps: int = 0
 ) -> Range:
-    """`range(stop)`, `range(start, stop)` or `range(start, stop, step)`."""
+    """Evaluate `range(stop)`, `range(start, stop)` or `range(start, stop, step)`."""
     given = [v for v in values if v != Constant(None)]
     if not 1 <= len(given) <= 3:
         context.fail("bad-loop", "a range takes one to three bounds", span, "write `range(start, stop, step)`")
@@ -207,7 +207,7 @@ def make_range(
 
 
 def bound_expr(context: Context, value: Value, span: Span) -> Expr:
-    """A loop bound: an int32 scalar."""
+    """Evaluate a loop bound as an int32 scalar."""
     if isinstance(value, Constant) and isinstance(value.value, int):
         return as_tile(context, value, span, int32).expr
     if isinstance(value, Tile) and not value.shape and value.dtype is int32:

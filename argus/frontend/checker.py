@@ -40,7 +40,7 @@ from argus.source import Span
 
 
 def check(module: Module, kernel_name: str, options: Options) -> Kernel:
-    """The tile IR of one kernel, with its constexpr parameters fixed by `options` and their defaults.
+    """Return the tile IR of one kernel. `options` and the defaults fix its constexpr parameters.
 
     Raises `SourceError` with every error that was found.
     """

@@ -15,13 +15,13 @@ from argus.ir.types import int32
 
 
 def cluster_rank(call: CallSite) -> Value:
-    """The block's number in its cluster; 0 of a block that has none."""
+    """Return the block's number in its cluster, or 0 for a kernel without clusters."""
     cluster = call.context.cluster
     return Tile((), int32, Const(0) if cluster == 1 else rank_in_cluster(cluster))
 
 
 def peer(call: CallSite) -> Value:
-    """The same part of the shared tile that another block of the cluster has."""
+    """Return the same part of the shared tile in another block of the cluster."""
     context, view = call.context, arguments.view(call, "view")
     if not isinstance(view.obj, Shared) or view.block is not None:
         context.fail(
@@ -52,7 +52,7 @@ def peer(call: CallSite) -> Value:
 
 
 def barrier(call: CallSite) -> Value:
-    """All threads of the block, or of all blocks of the cluster, meet."""
+    """Emit a barrier at which all threads of the block, or of all blocks of the cluster, wait."""
     scope = arguments.text(call, "scope")
     if scope not in ("block", "cluster"):
         help = 'use "block" or "cluster"'

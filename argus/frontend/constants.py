@@ -44,7 +44,7 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = {
 
 
 def binary(op: str, left: object, right: object) -> object:
-    """`left op right`. Raises `ConstantError`."""
+    """Return `left op right`. Raises `ConstantError`."""
     numbers = isinstance(left, (int, float)) and isinstance(right, (int, float))
     joined = op == "+" and isinstance(left, (tuple, str)) and type(left) is type(right)
     if not numbers and not joined:
@@ -81,7 +81,7 @@ def unprintable(value: object) -> bool:
 
 
 def compare(op: str, left: object, right: object) -> bool:
-    """`left op right` of a comparison. Raises `ConstantError`."""
+    """Return `left op right` of a comparison. Raises `ConstantError`."""
     if op in ("in", "not in"):
         if not isinstance(right, (tuple, str)):
             raise ConstantError(f"`{op}` needs a tuple on the right, not {_kind(right)}")
@@ -97,7 +97,7 @@ def compare(op: str, left: object, right: object) -> bool:
 
 
 def unary(op: str, operand: object) -> object:
-    """`op operand`. Raises `ConstantError`."""
+    """Return `op operand`. Raises `ConstantError`."""
     if op == "not":
         return not operand
     if isinstance(operand, (int, float)):
@@ -113,7 +113,7 @@ def unary(op: str, operand: object) -> object:
 
 
 def function(name: str, args: tuple[object, ...]) -> object:
-    """`min`, `max`, `abs`, `len`, `int`, `float`, `bool` of constants. Raises `ConstantError`."""
+    """Return `min`, `max`, `abs`, `len`, `int`, `float`, `bool` of constants. Raises `ConstantError`."""
     functions: dict[str, Callable[..., object]] = {
         "min": min, "max": max, "abs": abs, "len": len, "int": int, "float": float, "bool": bool,
     }  # fmt: skip

@@ -50,7 +50,7 @@ def name_construct(source: SourceFile, line: Line, at: Token | None) -> Diagnost
 
 
 def _statement(line: Line, at: Token | None) -> tuple[Token, str, str] | None:
-    """A statement known by its first word."""
+    """Parse a statement that its first word identifies."""
     first = line.first
     if first.text in ("match", "print") and (at is None or at is first or at is not line.tokens[1]):
         return None  # an ordinary name there
@@ -64,7 +64,7 @@ def _statement(line: Line, at: Token | None) -> tuple[Token, str, str] | None:
 
 
 def _inside(line: Line, at: Token | None) -> tuple[Token, str, str] | None:
-    """A construct that starts somewhere within the statement."""
+    """Parse a construct that starts somewhere within the statement."""
     depth = 0
     for token in line.tokens:
         if token.kind == "op":

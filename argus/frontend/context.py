@@ -144,7 +144,7 @@ class Context:
     # ------------------------------------------------------------------ errors
 
     def at(self, span: Span) -> Span:
-        """`span`, with the call through which it was reached."""
+        """Return `span` together with the call that led to it."""
         return span if self.call is None else replace(span, call=self.call)
 
     def error(
@@ -224,7 +224,7 @@ class Context:
             raise Rejected
 
     def unique(self, name: str) -> str:
-        """`name`, or `name_1`, `name_2`, ... if it is taken; taken from now on."""
+        """Reserve and return `name`, or `name_1`, `name_2`, ... if `name` is taken."""
         base = name.strip("_") or "value"
         found, number = base, 0
         while found in self.taken:
@@ -241,7 +241,7 @@ class Context:
         span: Span,
         layout: FragmentLayout | None = None,
     ) -> Tile:
-        """A new fragment, as a fresh tile."""
+        """Declare a fragment and return it as a fresh tile."""
         unique = self.unique(name)
         self.fragments[unique] = Fragment(unique, dtype, shape, layout, self.at(span))
         return fragment_tile(unique, shape, dtype, fresh=True)
@@ -249,13 +249,13 @@ class Context:
     def new_shared(
         self, name: str, shape: tuple[int, ...], dtype: DType, layout: AnyLayout | None, span: Span
     ) -> Shared:
-        """A new shared tile."""
+        """Declare a shared tile and return it."""
         unique = self.unique(name)
         self.shared[unique] = Shared(unique, dtype, shape, layout, None, self.at(span))
         return self.shared[unique]
 
     def new_counter(self, name: str, natural: bool) -> LoopVar:
-        """A new loop counter; `natural` tells that it is never negative."""
+        """Return a new loop counter. `natural` states that the counter is never negative."""
         unique = self.unique("i" if name == "_" else name)
         if natural:
             self.natural.add(unique)

@@ -71,7 +71,7 @@ def kernel(*, num_warps: int = 4, accept: tuple[str, ...] = ()) -> Callable[[Cal
 def kernel(
     function: Callable[..., Any] | None = None, /, *, num_warps: int = 4, accept: tuple[str, ...] = ()
 ) -> KernelSource | Callable[[Callable[..., Any]], KernelSource]:
-    """Makes a kernel of a function's text, to be run by blocks of `num_warps` warps.
+    """Make a kernel from a function's text. Blocks of `num_warps` warps run it.
 
     Both options are read from the text, as everything is.
 
@@ -85,17 +85,19 @@ def kernel(
 
 
 def program(function: Callable[..., Any], /) -> KernelSource:
-    """Makes a program of a function's text. Raises `SourceError` where the text cannot be found."""
+    """Make a program from a function's text. Raises `SourceError` if the text cannot be found."""
     return KernelSource(function.__name__, file_of(function), function.__doc__)
 
 
 def func(function: Callable[..., Any], /) -> FuncSource:
-    """Makes a helper, which kernels and other helpers call, of this file or of those that import it; it is inlined."""
+    """Make a helper that kernels and other helpers of this file, or of files that import it, can call. Calls are
+    inlined."""
     return FuncSource(function.__name__, file_of(function), function.__doc__)
 
 
 def file_of(function: Callable[..., Any]) -> SourceFile:
-    """The file that defines a function; of a nested one, what it can see of the file. Raises `SourceError`.
+    """Return the file that defines a function; for a nested function, the part of the file that it can see. Raises
+    `SourceError`.
 
     Its names from elsewhere mean what they mean in Python now: what the file imports, the constants of the functions
     around, and, of a notebook's cell, helpers and constants of other cells.
@@ -125,7 +127,7 @@ def file_of(function: Callable[..., Any]) -> SourceFile:
 
 
 def _closest(function: Callable[..., Any], text: str) -> Iterator[Outer]:
-    """The names of functions around that a nested function uses, in its body or its annotations."""
+    """Yield the names of enclosing functions that a nested function uses in its body or its annotations."""
     code = function.__code__
     found = dict[str, object]()
     if "<locals>" in function.__qualname__:
@@ -144,7 +146,7 @@ def _closest(function: Callable[..., Any], text: str) -> Iterator[Outer]:
 
 
 def _locals_around(code: CodeType) -> dict[str, Any]:
-    """The names of the function that is being run and that makes a function of `code`."""
+    """Return the local names of the running function that makes a function of `code`."""
     frame = sys._getframe(1)
     while frame is not None and code not in frame.f_code.co_consts:
         frame = frame.f_back  # type: ignore[assignment]
@@ -152,7 +154,7 @@ def _locals_around(code: CodeType) -> dict[str, Any]:
 
 
 def _imported(function: Callable[..., Any], source: SourceFile) -> Iterator[Outer]:
-    """The helpers and constants that a function's file imports."""
+    """Yield the helpers and constants that a function's file imports."""
     for name in imported_names(source.text):
         value = function.__globals__.get(name)
         if isinstance(value, ModuleType):
@@ -162,7 +164,7 @@ def _imported(function: Callable[..., Any], source: SourceFile) -> Iterator[Oute
 
 
 def _members(name: str, module: ModuleType, text: str) -> Iterator[Outer]:
-    """The helpers and constants of a module that a text names as its attributes."""
+    """Yield the helpers and constants that a text reads as attributes of a module."""
     if module.__name__.partition(".")[0] in NOT_READ:
         return
     for chain in sorted(set(re.findall(rf"\b{name}((?:\.\w+)+)", text))):
@@ -178,7 +180,7 @@ def _members(name: str, module: ModuleType, text: str) -> Iterator[Outer]:
 
 
 def _of_other_cells(function: Callable[..., Any], source: SourceFile) -> Iterator[Outer]:
-    """The helpers and constants that a text without a file, such as a notebook's cell, uses and does not bind."""
+    """Yield the helpers and constants that a text without a file, such as a notebook cell, uses but does not bind."""
     if os.path.exists(source.path):
         return
     bound = {name for pair in _BINDING.findall(source.text) for name in pair}

@@ -52,7 +52,7 @@ from argus.source import Span
 
 
 def evaluate(context: Context, node: Expression, wanted: Wanted | None = None) -> Value:
-    """The value of `node`; statements that it needs are emitted. Raises `Rejected` after noting an error.
+    """Evaluate `node` and emit the statements that it needs. Raises `Rejected` after noting an error.
 
     `wanted` tells where the value goes, for a call at the top of an assignment.
     """
@@ -100,7 +100,7 @@ def evaluate(context: Context, node: Expression, wanted: Wanted | None = None) -
 
 
 def tuple_value(items: tuple[Value, ...]) -> Value:
-    """A tuple, constant if all of its items are."""
+    """Evaluate a tuple. The result is constant if all items are."""
     if all(isinstance(i, Constant) for i in items):
         return Constant(tuple(i.value for i in items if isinstance(i, Constant)))
     return TupleValue(items)
@@ -114,7 +114,7 @@ def _items(value: Value) -> int:
 
 
 def items_of(value: Value) -> tuple[Value, ...] | None:
-    """The items of a tuple; None for anything else."""
+    """Return the items of a tuple value, or None for any other value."""
     match value:
         case TupleValue(items=items):
             return items

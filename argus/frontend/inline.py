@@ -21,7 +21,7 @@ def inline(
     context: Context, helper: Helper, args: tuple[Value, ...], keywords: Mapping[str, Value], span: Span, run: Run,
     wanted: Wanted | None = None,
 ) -> Value:  # fmt: skip
-    """The value of a call of an `@argus.func`. `run` elaborates its body; `wanted` is the destination of its result."""
+    """Evaluate a call of an `@argus.func`. `run` elaborates its body; `wanted` is the destination of its result."""
     function = helper.function
     if context.running(function):
         context.fail(

@@ -87,7 +87,8 @@ class _Linker:
     files: int = 0
 
     def linked(self, source: SourceFile, wanted: str | None) -> SourceFile:
-        """`source` with what `wanted` of it needs, or all of its functions."""
+        """Return `source` extended by the imported helpers and constants that `wanted`, or all of its functions, need.
+        """
         try:
             cut = outline(source)
         except SourceError:  # reported where the text is parsed
@@ -140,7 +141,8 @@ def _may_be_read(path: str) -> bool:
 
 
 def _used(cut: Outline, only: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """The imported names that functions and constants `only` may use, as written, each with what it stands for."""
+    """Yield the imported names that the functions and constants in `only` may use, each as written and with the object
+    that it names."""
     aliases = {name: path for block in cut.rest for name, path in _imports(block) if not of_language(path)}
     words = reachable(cut, only)
     blocks = [b for b, _ in cut.functions if name_of(b) in words] + [b for b in cut.rest if _defines(b, words)]
@@ -152,7 +154,7 @@ def _used(cut: Outline, only: Iterable[str]) -> Iterator[tuple[str, str]]:
 
 
 def _imports(block: Block) -> Iterator[tuple[str, str]]:
-    """The imports of a top-level block, in branches, too, and not in functions and classes."""
+    """Yield the imports of a top-level block, including imports in branches but not those in functions and classes."""
     if block.header is not None and block.header.first.text not in ("def", "class", "async"):
         for line in block.lines:
             yield from imports(line)
@@ -165,7 +167,7 @@ def _defines(block: Block, words: set[str]) -> bool:
 
 
 def _chains(block: Block, heads: set[str]) -> Iterator[str]:
-    """Names of `heads` in a block, with the attributes that are asked of them."""
+    """Yield the names in `heads` that occur in a block, with the attributes that are read from them."""
     for line in block.lines:
         tokens = line.tokens
         for i, token in enumerate(tokens):
@@ -181,7 +183,7 @@ def _chains(block: Block, heads: set[str]) -> Iterator[str]:
 
 
 def _module_file(module: str, importer: str) -> tuple[str | None, list[str]]:
-    """The file of a module, and the folders in which it was looked for."""
+    """Return the file of a module, and the folders that were searched for it."""
     dots = len(module) - len(module.lstrip("."))
     parts = [part for part in module[dots:].split(".") if part]
     folders = _folders(importer, dots)

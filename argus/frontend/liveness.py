@@ -35,7 +35,7 @@ def flow(body: tuple[Statement, ...]) -> tuple[Names, Names]:
 
 
 def after(rest: tuple[Statement, ...], outer: Names) -> Names:
-    """Names that may be read after a statement: by `rest`, which follows it, or by what comes later (`outer`)."""
+    """Return the names that may be read after a statement: by `rest`, which follows it, or by later code (`outer`)."""
     exposed, bound = flow(rest)
     return exposed | (outer - bound)
 

@@ -15,7 +15,7 @@ from argus.ir.types import bfloat16, float16, float32, int32, int64
 
 
 def load(call: CallSite) -> Value:
-    """A copy into a new fragment."""
+    """Emit a copy into a new fragment and return the fragment."""
     context, view = call.context, arguments.view(call, "view")
     extents = views.known_extents(context, view, call.spans["view"])
     mask = arguments.mask(call, view, extents, call.spans["view"])
@@ -32,7 +32,7 @@ def load(call: CallSite) -> Value:
 
 
 def store(call: CallSite) -> Value:
-    """A copy from a fragment."""
+    """Emit a copy from a fragment."""
     context, view = call.context, arguments.view(call, "view")
     extents = views.known_extents(context, view, call.spans["view"])
     mask = arguments.mask(call, view, extents, call.spans["view"])
@@ -56,7 +56,7 @@ def store(call: CallSite) -> Value:
 
 
 def _stored(call: CallSite, view: View, extents: tuple[int, ...]) -> Tile:
-    """The value of a store, of the view's dtype and shape."""
+    """Evaluate the value of a store, converted to the view's dtype and shape."""
     context, where = call.context, call.spans["value"]
     value = arguments.tile(call, "value", view.obj.dtype)
     if value.dtype is not view.obj.dtype:
@@ -140,7 +140,7 @@ def _check_same(call: CallSite, dst: View, src: View, to: tuple[int, ...], exten
 
 
 def _instruction(call: CallSite, src: str, dst: str) -> str | None:
-    """The named copy instruction, which must exist, fit the target, and go from `src` to `dst`."""
+    """Return the row of the named copy instruction, which must fit the target and move data from `src` to `dst`."""
     if not arguments.given(call, "instruction"):
         return None
     context, name, where = call.context, arguments.text(call, "instruction"), call.spans["instruction"]
@@ -177,7 +177,7 @@ def stage(call: CallSite) -> Value:
 
 
 def _share(call: CallSite, given: Tile) -> Value:
-    """A shared tile filled from registers: there is nothing to mask."""
+    """Return a new shared tile filled from registers. Such a fill has no mask."""
     context = call.context
     for name in ("boundary_check", "mask", "other", "once"):
         if call.spans[name] != call.span:
@@ -198,7 +198,7 @@ _ATOMIC = {"atomic_add": "add", "atomic_max": "maximum", "atomic_min": "minimum"
 
 
 def atomic(call: CallSite) -> Value:
-    """A read-modify-write of every element of a view of a tensor."""
+    """Emit a read-modify-write of every element of a view of a tensor."""
     context, view = call.context, arguments.tensor_view(call, "view")
     extents = views.known_extents(context, view, call.spans["view"])
     allowed = (float32, float16, bfloat16, int32, int64) if call.name == "atomic_add" else _COMPARED

@@ -25,6 +25,6 @@ class Options:
 
 
 def unacceptable(code: str) -> str:
-    """The message about a code that cannot be accepted."""
+    """Return the error message for a code that cannot be accepted."""
     listed = " and ".join(f"`{name}`" for name in ACCEPTABLE)
     return f"`{code}` cannot be accepted: safety is always proved; only {listed} are about values alone"

@@ -87,7 +87,7 @@ def reachable(outline: Outline, only: Iterable[str]) -> set[str]:
 def _argus_decorator(
     source: SourceFile, block: Block, names: dict[str, str], diagnostics: list[Diagnostic]
 ) -> tuple[scan.Line, str] | None:
-    """The line with the language's decorator, and its kind; None without one. Other decorators are checked."""
+    """Find the line with the language's decorator and its kind, or None. Other decorators are checked."""
     found: tuple[scan.Line, str] | None = None
     strangers: list[scan.Line] = []
     for line in block.decorators:

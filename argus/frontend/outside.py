@@ -26,7 +26,7 @@ def meaning(context: Context, outer: Outer, span: Span) -> Value:
 
 
 def _defined(context: Context, module: Module, name: str, outer: Outer, span: Span) -> Value:
-    """The helper or constant `name` of another file, or what that file imports under this name."""
+    """Return the helper or constant that another file defines as `name`, or imports under this name."""
     function = module.function(name)
     if function is not None and function.kind == "func":
         return Helper(function, module)
@@ -82,7 +82,7 @@ def _import_of(module: Module, name: str) -> tuple[Note, ...]:
 
 
 def constant(context: Context, name: str, span: Span) -> Value:
-    """A constant of the file whose names are seen, from its text."""
+    """Evaluate a constant of the visible file from its text."""
     key = (context.module.source, context.module.around, name)
     if key in context.constants:
         known = context.constants[key]

@@ -37,7 +37,7 @@ _FORM = 'write `al.Tensor[al.float32, "M N"]`, a scalar dtype, or `al.constexpr`
 
 
 def warps(context: Context, function: Function) -> int:
-    """The number of warps: of the options, else of the decorator, else 4."""
+    """Return the number of warps: from the options, else from the decorator, else 4."""
     chosen, span = 4, function.span
     for keyword in function.options:
         if keyword.name == "accept" and function.kind == "kernel":
@@ -65,13 +65,14 @@ def warps(context: Context, function: Function) -> int:
 
 
 def accepted(function: Function) -> tuple[str, ...]:
-    """The findings that the decorator accepts, `accept=("spec-unknown",)`: those of its words that can be."""
+    """Return the codes of findings that the decorator accepts with `accept=("spec-unknown",)`. Codes that cannot be
+    accepted are errors."""
     values = [keyword.value for keyword in function.options if keyword.name == "accept"]
     return tuple(word for value in values for word in _accepted_words(value) or () if word in ACCEPTABLE)
 
 
 def _accepted_words(value: Expression) -> tuple[str, ...] | None:
-    """The strings of a tuple of strings; None for anything else."""
+    """Return the strings of a tuple of strings, or None for any other value."""
     items = value.items if isinstance(value, TupleExpr) else ()
     words = tuple(item.value for item in items if isinstance(item, Literal) and isinstance(item.value, str))
     return words if isinstance(value, TupleExpr) and len(words) == len(items) else None
@@ -89,7 +90,7 @@ def _check_accepted(context: Context, keyword: Keyword) -> None:
 
 
 def declare(context: Context, function: Function) -> tuple[tuple[Tensor | Scalar, ...], tuple[tuple[str, object], ...]]:
-    """Binds the parameters; gives the launch parameters, and the constexpr ones with their values.
+    """Bind the parameters. Return the launch parameters, and the constexpr parameters with their values.
 
     Raises `Rejected` after noting the errors of all parameters.
     """
@@ -136,7 +137,8 @@ def _bind(context: Context, name: str, value: Value, span: Span) -> None:
 
 
 def _annotation(context: Context, parameter: Parameter) -> Subscript | DType | str | None:
-    """A tensor's annotation, a scalar's dtype, "constexpr", or None after noting an error."""
+    """Read an annotation: a tensor's annotation, a scalar's dtype, or "constexpr". Return None after noting an error.
+    """
     annotation = parameter.annotation
     if _is_absent(context, parameter):
         return None
@@ -190,7 +192,7 @@ def _is_absent(context: Context, parameter: Parameter) -> bool:
 
 
 def _path(context: Context, node: Expression) -> str | None:
-    """The dotted path that a name or attribute stands for."""
+    """Return the dotted path that a name or attribute stands for."""
     match node:
         case Name(id=name):
             return dict(context.module.aliases).get(name)
@@ -252,7 +254,8 @@ def _constexpr(context: Context, parameter: Parameter) -> Constant | Helper | Po
 
 
 def _helper(context: Context, parameter: Parameter, given: FuncSource) -> Helper | Poison:
-    """A helper that the caller gives, of whatever file. Raises `SourceError` with the mistakes in that file."""
+    """Return a helper that the caller passes in, from whatever file. Raises `SourceError` with the mistakes in that
+    file."""
     module = parse(given.file, given.name)
     function = module.function(given.name)
     if function is not None and function.kind == "func":
@@ -317,7 +320,8 @@ def _tensor(context: Context, function: Function, parameter: Parameter, annotati
 
 
 def _words(context: Context, function: Function, item: Expression | Slice) -> list[str]:
-    """The names and numbers of a string; the name of a constexpr parameter that is a string stands for that."""
+    """Return the names and numbers in a string. The name of a constexpr parameter whose value is a string is replaced
+    by that string."""
     if not isinstance(item, Literal) or not isinstance(item.value, str) or not item.value.split():
         context.fail(
             "bad-annotation",
@@ -334,7 +338,7 @@ def _words(context: Context, function: Function, item: Expression | Slice) -> li
 
 
 def _extent(context: Context, function: Function, word: str, span: Span) -> Expr:
-    """A number, a constexpr parameter's value, or a symbolic size."""
+    """Read a dimension: a number, the value of a constexpr parameter, or a symbolic size."""
     fixed = _number(context, function, word, span)
     if fixed is not None:
         if not 1 <= fixed <= MAX_EXTENT:
@@ -364,7 +368,7 @@ def _stride(context: Context, function: Function, word: str, span: Span) -> Expr
 
 
 def _number(context: Context, function: Function, word: str, span: Span) -> int | None:
-    """The value of a word that is a number or a constexpr parameter; None for a symbol."""
+    """Return the value of a word that is a number or a constexpr parameter, or None for a symbol."""
     if word.isdecimal() and len(word) < 20:
         return int(word)
     if not (word.isidentifier() and word.isascii()):
@@ -393,7 +397,7 @@ def _number(context: Context, function: Function, word: str, span: Span) -> int 
 def _alignment(
     context: Context, parameter: Parameter, dtype: DType, shape: tuple[Expr, ...], strides: tuple[Expr, ...]
 ) -> int:
-    """The alignment asked for, as far as constant extents and strides can keep it."""
+    """Return the requested alignment, reduced to what constant extents and strides can keep."""
     options = context.options
     asked = options.alignment.get(parameter.name, options.default_alignment)
     if asked not in (1, 2, 4, 8, 16):

@@ -115,7 +115,7 @@ def _insist_on_few_words(source: SourceFile, read: Sequence[tuple[Block, tuple[s
 
 
 def _constant(source: SourceFile, header: scan.Line) -> ModuleConstant | None:
-    """`NAME = value` or `NAME: annotation = value`, if that is what the line is."""
+    """Parse the line if it is `NAME = value` or `NAME: annotation = value`."""
     tokens = header.tokens
     if len(tokens) < 2 or tokens[0].kind != "name" or tokens[1].text not in ("=", ":"):
         return None
@@ -190,7 +190,7 @@ class _Reader:
                 self._replace(other, "")
 
     def function(self) -> Function | None:
-        """The function, or None where errors were noted."""
+        """Parse a function, or return None if errors were noted."""
         indentation = self._indentation()
         for line in self.lines:
             broken = line.broken or _foreign_letters(self.source, line)
@@ -232,7 +232,8 @@ class _Reader:
                     return None
 
     def _locate(self, refusal: UnexpectedInput) -> tuple[scan.Line, scan.Token | None]:
-        """The statement, and the token in it, that the parser stopped at; no token: the statement's end."""
+        """Return the statement and the token at which the parser stopped. The token is None at the end of the
+        statement."""
         number = self.first_line + refusal.line - 1
         column = refusal.column + self.base
         line = self._line_at(number)
@@ -274,7 +275,7 @@ class _Reader:
         return index + 1 < len(self.lines) and self.lines[index + 1].indent > line.indent
 
     def _indentation(self) -> Diagnostic | None:
-        """The first mistake of indentation, which leaves the rest of the function without a meaning."""
+        """Return the first indentation mistake. The rest of the function has no meaning after such a mistake."""
         levels = [self.base]
         margins = set[str]()
         for above, line in zip(self.lines, self.lines[1:], strict=False):

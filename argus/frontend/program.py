@@ -45,7 +45,7 @@ from argus.source import Span
 
 
 def grid(call: CallSite) -> Value:
-    """Declares the grid; its extents are expressions in sizes and scalars."""
+    """Declare the grid. Its extents are expressions in sizes and scalars."""
     context = call.context
     context.require_top_level("the grid", call.span)
     if context.grid is not None:
@@ -106,14 +106,14 @@ def _cluster(call: CallSite) -> int:
 
 
 def _in_clusters(extent: Expr, cluster: int) -> Expr:
-    """`extent` rounded up to a multiple of `cluster`."""
+    """Return `extent` rounded up to a multiple of `cluster`."""
     if clusters(extent, cluster) is not None:
         return extent
     return op("mul", op("floordiv", op("add", extent, Const(cluster - 1)), Const(cluster)), Const(cluster))
 
 
 def _launch_scalar(call: CallSite, name: str, what: str, code: str) -> Expr:
-    """An int32 expression that is known at launch."""
+    """Evaluate an argument as an int32 expression that is known at launch."""
     found = arguments.tile(call, name, int32)
     if found.shape or found.dtype is not int32:
         call.context.fail(code, f"{what} is an int32, and this is {describe(found)}", call.spans[name], "use sizes")
@@ -203,7 +203,8 @@ def in_range(call: CallSite) -> Value:
 
 
 def _index_tensor(call: CallSite, rank: int | None = None) -> str:
-    """The name of the integer tensor that a fact is about, of `rank` dimensions if given."""
+    """Return the name of the integer tensor that a fact is about. The tensor must have `rank` dimensions if `rank` is
+    given."""
     view = arguments.tensor_view(call, "tensor")
     if not view.whole or not view.obj.dtype.is_int:
         call.context.fail(
@@ -219,7 +220,7 @@ def _index_tensor(call: CallSite, rank: int | None = None) -> str:
 
 
 def arranged(call: CallSite) -> Value:
-    """`sorted` and `distinct`, of any number of dimensions, and `permutation`."""
+    """Evaluate the facts `sorted` and `distinct`, for any number of dimensions, and `permutation`."""
     return Contents(Arranged(_index_tensor(call, 1 if call.name == "permutation" else None), call.name))
 
 
@@ -261,7 +262,7 @@ def invariant(call: CallSite) -> Value:
 
 
 def _batch_size(call: CallSite, view: View, name: str) -> str:
-    """The name of a size that is an extent of the tensor."""
+    """Return the name of a size, which must be an extent of the tensor."""
     value = call.args[name]
     if isinstance(value, Tile) and isinstance(value.expr, Param) and value.expr in view.obj.shape:
         return value.expr.name
@@ -300,7 +301,7 @@ def shared(call: CallSite) -> Value:
 
 
 def _memory_layout(call: CallSite, shape: tuple[int, ...]) -> AnyLayout:
-    """The layout of a shared tile: every element at a place from 0 on."""
+    """Return the layout of a shared tile. Each element has its own offset, and the smallest offset is 0."""
     layout = _given_layout(call, shape)
     try:
         low, high = extremes(layout)
@@ -384,7 +385,7 @@ def blocked(call: CallSite) -> Value:
 
 
 def notation(call: CallSite) -> Value:
-    """`fragment_layout` and `layout`."""
+    """Evaluate `fragment_layout` and `layout`."""
     text = arguments.text(call, "text")
     try:
         found: FragmentLayout | AnyLayout = parse_fragment(text) if call.name == "fragment_layout" else parse(text)

@@ -84,7 +84,8 @@ def _whole(role: Role) -> int:
 
 
 def finished(context: Context) -> tuple[Stmt, ...]:
-    """The kernel's statements, mbarriers made ready, roles with their barriers' numbers; notes what does not fit."""
+    """Return the kernel's statements with initialised mbarriers and roles whose named barriers have numbers. Note an
+    error for each role that does not fit."""
     roles = tuple(context.roles)
     if not roles:
         return tuple(context.body)

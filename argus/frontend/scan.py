@@ -64,7 +64,7 @@ class Token(NamedTuple):
     end_column: int
 
     def span(self, source: SourceFile) -> Span:
-        """The span of the token."""
+        """Return the span of the token."""
         return Span(source, self.line, self.column, self.end_line, self.end_column)
 
 
@@ -90,12 +90,12 @@ class Line:
         return self.last.text == ":"
 
     def span(self, source: SourceFile) -> Span:
-        """The span from the first token to the last."""
+        """Return the span from the first token to the last."""
         return Span(source, self.first.line, self.first.column, self.last.end_line, self.last.end_column)
 
 
 def scan(source: SourceFile) -> tuple[Line, ...]:
-    """All logical lines of a file, in order. Line breaks are `\\n` only."""
+    """Return all logical lines of a file, in order. Only `\n` separates lines."""
     return _Scanner(source).lines()
 
 
@@ -191,7 +191,8 @@ class _Scanner:
 
 
 def _split_prefix(kind: str, value: str, start: int, end: int) -> tuple[str, int, str]:
-    """A string whose letters before the quote are no prefix is a name that stands before a string."""
+    """Return the kind, end and value of a string token. Letters before the quote that are no string prefix become a
+    name."""
     letters = _PREFIX.match(value)
     prefix = letters.group() if letters else ""
     if prefix.lower() in _PREFIXES:

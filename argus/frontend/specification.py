@@ -46,7 +46,7 @@ _CUMULATIVE = {"cumsum": "add", "cumprod": "mul"}
 
 
 def spec(call: CallSite) -> Value:
-    """The specification of an output tensor."""
+    """Declare the specification of an output tensor."""
     context, view = call.context, arguments.tensor_view(call, "output")
     node = arguments.function(call, "function").node
     context.require_top_level("a specification", call.span)
@@ -75,7 +75,7 @@ def spec(call: CallSite) -> Value:
 
 
 def _term(context: Context, node: Expression, axes: int) -> SpecTerm:
-    """A term of a specification; `axes` bound variables are in scope."""
+    """Evaluate a term of a specification; `axes` bound variables are in scope."""
     match node:
         case Binary(op=op, left=left, right=right) if op in BINARY:
             return _combine(context, BINARY[op], (left, right), axes, node.span)
@@ -130,7 +130,8 @@ def _leaf(context: Context, node: Expression, axes: int) -> SpecTerm:
 
 
 def _combine(context: Context, operator: str, operands: tuple[Expression, ...], axes: int, span: Span) -> SpecTerm:
-    """An operator over terms. Specifications are about values: mixed dtypes widen, as casts are transparent."""
+    """Apply an operator to terms. Operands of different dtypes are widened, because casts do not change a
+    specification's value."""
     if len(operands) != OPERATORS[operator].arity:
         context.fail(
             "wrong-arguments", f"`{operator}` takes {OPERATORS[operator].arity} arguments", span, "give them all"
@@ -147,7 +148,8 @@ def _combine(context: Context, operator: str, operands: tuple[Expression, ...], 
 
 
 def _common(context: Context, operator: str, terms: list[SpecTerm], span: Span) -> DType:
-    """The dtype in which terms are combined: the widest; uint32, which is modulo 2^32, with constants alone."""
+    """Return the widest dtype of the terms, in which they are combined. uint32, whose arithmetic is modulo 2^32,
+    combines with constants alone."""
     if not any(_dtype(t).modular for t in terms):
         return _widest([_dtype(t) for t in terms])
     others = [t for t in terms if not (_dtype(t).modular or isinstance(t, Const))]
@@ -186,7 +188,7 @@ def _cast(context: Context, node: Call, term: SpecTerm) -> SpecTerm:
 
 
 def _sortable(context: Context, args: tuple[Expression, ...], axes: int, span: Span) -> SpecTerm:
-    """`al.sortable(x, dtype)`."""
+    """Evaluate `al.sortable(x, dtype)`."""
     term, target = _term(context, args[0], axes), evaluate(context, args[1])
     if not isinstance(target, Constant) or not isinstance(target.value, DType):
         context.fail("unknown-dtype", "`al.sortable` takes a dtype", span, "write `al.sortable(x, al.int32)`")
@@ -197,7 +199,7 @@ def _sortable(context: Context, args: tuple[Expression, ...], axes: int, span: S
 
 
 def _reduce(context: Context, node: Call, body: Lambda, axes: int) -> SpecTerm:
-    """`al.sum(lambda k: ...)` over the dimension that `k` indexes."""
+    """Evaluate `al.sum(lambda k: ...)` over the dimension that `k` indexes."""
     name = next((n for n in _REDUCE if is_call(context, node, n)), None)
     if is_call(context, node, "argmax") or is_call(context, node, "argmin"):
         text = "the place of an extremum is no part of a specification: rounding would decide between numbers"
@@ -222,12 +224,12 @@ def _insist_on_numbers(context: Context, term: SpecTerm, span: Span) -> None:
 
 
 def _scan_of(context: Context, call: Call) -> str | None:
-    """The operator of `al.cumsum` or `al.cumprod`, if it is called."""
+    """Return the reduction operator of a call of `al.cumsum` or `al.cumprod`, or None for other calls."""
     return next((op for name, op in _CUMULATIVE.items() if is_call(context, call, name)), None)
 
 
 def _cumulative(context: Context, node: Call, body: Lambda, at: Expression | Slice, axes: int) -> SpecTerm:
-    """`al.cumsum(lambda k: ...)[j]` as the reduction over the k that come up to j, or from j on with `reverse=True`."""
+    """Evaluate `al.cumsum(lambda k: ...)[j]` as the reduction over all k up to j, or from j on with `reverse=True`."""
     operator, reverse = _scan_of(context, node), False
     for keyword in node.keywords:
         value = evaluate(context, keyword.value)
@@ -251,7 +253,7 @@ def _cumulative(context: Context, node: Call, body: Lambda, at: Expression | Sli
 
 
 def _softmax(context: Context, node: Call, score: Lambda, at: Expression | Slice, axes: int) -> SpecTerm:
-    """`al.softmax(lambda k: ...)[n]`, over the dimension that `k` indexes."""
+    """Evaluate `al.softmax(lambda k: ...)[n]` over the dimension that `k` indexes."""
     if not is_call(context, node, "softmax") or len(score.params) != 1:
         context.fail(
             "bad-tag",
@@ -267,7 +269,7 @@ def _softmax(context: Context, node: Call, score: Lambda, at: Expression | Slice
 
 
 def _bound(context: Context, body: Lambda, axes: int) -> tuple[Expr, SpecTerm]:
-    """The extent of a lambda's parameter, which is `Coord(axes)`, and its body."""
+    """Return the extent of a lambda's parameter, which becomes `Coord(axes)`, and the lambda's body."""
     with quantified(context, body.params, body.span, axes):
         extents = list(dict.fromkeys(direct_extents(context, body.body, body.params[0])))
         extents = extents or list(dict.fromkeys(divided_extents(context, body.body, body.params[0])))
@@ -362,7 +364,7 @@ def _value(context: Context, node: Expression, axes: int) -> Value:
 
 
 def _body(context: Context, body: tuple[Statement, ...], axes: int) -> SpecTerm | None:
-    """The term that a helper's body returns, if it does."""
+    """Return the term that a helper's body returns, or None if it does not return one."""
     for stmt in body:
         match stmt:
             case ExprStmt(value=Literal()):

@@ -210,7 +210,7 @@ def _expression(context: Context, statement: ExprStmt) -> None:
 
 
 def _is_tag(context: Context, node: Call) -> bool:
-    """`al.tag(...)` gives its tensor back, and the declarations of the grid their ids; both may be left."""
+    """Return True if the call is `al.tag(...)` or `al.grid(...)`, whose results may stay unused."""
     callee = evaluate(context, node.function)
     return callee in (Builtin("tag"), Builtin("grid"))
 
@@ -304,7 +304,8 @@ def _for(context: Context, statement: ForStmt, later: Names) -> None:
 
 
 def _before(context: Context, statement: ForStmt, items: tuple[Value, ...]) -> tuple[Value, ...]:
-    """The items of a tuple as they are before the loop, whose body may change registers that later ones read."""
+    """Return the items of a tuple with their values before the loop, because the loop's body may change registers that
+    later items read."""
     bound = (context.frame.names.get(target.id) for target in assigned(statement.body))
     changed = {b.value.fragment for b in bound if b is not None and isinstance(b.value, Tile)}
     name, span = statement.target.id, statement.iterable.span
@@ -313,7 +314,7 @@ def _before(context: Context, statement: ForStmt, items: tuple[Value, ...]) -> t
 
 
 def _registers(value: Value) -> set[str]:
-    """The register tiles that a value is read from."""
+    """Return the register tiles that a value reads."""
     match value:
         case Tile(expr=expr):
             return {e.obj for e in elements(expr)}
@@ -326,7 +327,7 @@ def _registers(value: Value) -> set[str]:
 
 
 def static_items(context: Context, found: Range, span: Span) -> tuple[Value, ...]:
-    """The numbers that an unrolled loop runs over."""
+    """Return the numbers over which an unrolled loop runs."""
     bounds = []
     for bound in (found.start, found.stop):
         if not isinstance(bound, Constant) or not isinstance(bound.value, int):
@@ -360,7 +361,8 @@ def _unroll(context: Context, statement: ForStmt, items: tuple[Value, ...], insi
 
 
 def _if(context: Context, statement: IfStmt, later: Names) -> Value | None:
-    """A constant condition chooses a branch now; its `return` counts. Any other makes an `If`."""
+    """Elaborate a branch. A constant condition selects one side now, and a `return` in that side counts. Any other
+    condition makes an `If`."""
     try:
         cond = evaluate(context, statement.cond)
         if isinstance(cond, Constant):

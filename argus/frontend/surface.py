@@ -304,7 +304,7 @@ class Module:
         return next((outer for outer in self.around if outer.name == name), None)
 
     def function(self, name: str) -> Function | None:
-        """The last function called `name`, as Python would have it."""
+        """Return the last function called `name`: Python, too, keeps the last definition."""
         return next((f for f in reversed(self.functions) if f.name == name), None)
 
     @property
@@ -323,7 +323,7 @@ class Module:
 
 
 def assigned(body: tuple[Statement, ...]) -> Iterator[Target]:
-    """Every name that `body` binds, loop counters included, in program order."""
+    """Yield every name that `body` binds in program order, including loop counters."""
     for statement in body:
         match statement:
             case Assign(targets=targets):
@@ -341,7 +341,7 @@ def assigned(body: tuple[Statement, ...]) -> Iterator[Target]:
 
 
 def parts(expr: Expression | Slice) -> Iterator[Expression]:
-    """The direct sub-expressions."""
+    """Yield the direct sub-expressions."""
     match expr:
         case TupleExpr(items=items):
             yield from items
@@ -377,7 +377,7 @@ def parts(expr: Expression | Slice) -> Iterator[Expression]:
 
 
 def names(expr: Expression) -> Iterator[str]:
-    """Every name that `expr` reads (parameters of its lambdas included)."""
+    """Yield every name that `expr` reads, including parameters of its lambdas."""
     if isinstance(expr, Name):
         yield expr.id
     for part in parts(expr):

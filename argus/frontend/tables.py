@@ -31,7 +31,7 @@ class _Indenter(Indenter):
 
 
 def made_of(grammar: str) -> Lark:
-    """The parser of a grammar's text."""
+    """Return the parser of a grammar's text."""
     return Lark(
         grammar,
         parser="lalr",
@@ -44,7 +44,8 @@ def made_of(grammar: str) -> Lark:
 
 
 def load(grammar: str, path: Path = PATH) -> Lark | None:
-    """The parser of `grammar` out of the tables; None if these are not there, damaged, or of something else."""
+    """Load the parser of `grammar` from its tables. Return None if the tables are missing, damaged, or made from
+    another grammar."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         if found["identity"] != identity(grammar):
@@ -60,7 +61,7 @@ def load(grammar: str, path: Path = PATH) -> Lark | None:
 
 
 def save(parser: Lark, grammar: str, path: Path = PATH) -> None:
-    """Writes the tables of the parser that was made of `grammar`. Raises OSError."""
+    """Write the tables of the parser for `grammar`. Raises OSError."""
     data, memo = parser.memo_serialize([TerminalDef, Rule])
     data["options"]["postlex"] = None  # an object, which is given again by who reads them
     content = {"identity": identity(grammar), "data": data, "memo": memo}
@@ -78,7 +79,7 @@ def _numbered(table: dict[str, Any]) -> dict[int, Any]:
 
 
 def main() -> None:
-    """Makes the tables of the grammar that lies beside them."""
+    """Generate the tables of the grammar in this folder."""
     grammar = PATH.with_suffix(".lark").read_text(encoding="utf-8")
     save(made_of(grammar), grammar)
 

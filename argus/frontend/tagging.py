@@ -75,7 +75,7 @@ def is_call(context: Context, node: Expression, name: str) -> bool:
 
 
 def tag(call: CallSite) -> Value:
-    """The tag function of a tensor, a shared tile, or a tile in registers, which it gives back."""
+    """Declare the tag function of a tensor, a shared tile or a register tile, and return that tile."""
     context, value, where = call.context, call.args["x"], call.spans["x"]
     node = arguments.function(call, "function").node
     if isinstance(value, View) and value.order is not None:
@@ -153,7 +153,7 @@ def _fields(context: Context, body: Expression) -> list[tuple[str, Expression]]:
 
 
 def _term(context: Context, node: Expression) -> TagTerm:
-    """A tag field, a contribution set, a stored integer, or an integer expression."""
+    """Evaluate a term of a tag: a tag field, a contribution set, a stored integer, or an integer expression."""
     if is_call(context, node, "once") and isinstance(node, Call):
         return _once(context, node)
     if isinstance(node, Attribute) and isinstance(node.value, Subscript):
@@ -179,7 +179,7 @@ def _term(context: Context, node: Expression) -> TagTerm:
 
 
 def _stored(context: Context, element: Elem, span: Span) -> TagTerm:
-    """`index[e]` of an integer tensor."""
+    """Evaluate `index[e]`, where `index` is an integer tensor."""
     tensor = element.obj not in context.fragments and element.obj not in context.shared
     if not tensor or not element.dtype.is_int:
         context.fail(
@@ -206,7 +206,7 @@ def _once(context: Context, node: Call) -> Once:
 
 
 def _element(context: Context, node: Subscript) -> Elem:
-    """`x[i, j]`, whose tag is meant."""
+    """Evaluate `x[i, j]` where its tag is meant."""
     value = evaluate(context, node)
     if not isinstance(value, Tile) or not isinstance(value.expr, Elem):
         context.fail(
@@ -267,7 +267,7 @@ def _condition(context: Context, left: Expression, right: Expression) -> TagCond
 
 
 def _extent(context: Context, node: Lambda, param: str) -> int:
-    """The least constant extent that `param` alone indexes."""
+    """Return the smallest constant extent among the dimensions that `param` alone indexes."""
     found = [n for n in direct_extents(context, node.body, param) if isinstance(n, int)]
     if not found:
         context.fail(
@@ -320,7 +320,7 @@ def _indexed(context: Context, node: Subscript, param: str) -> Iterator[int | Ex
 def _items(
     context: Context, node: Subscript, wanted: Callable[[Expression | Slice], bool]
 ) -> Iterator[tuple[Expression | Slice, int | Expr]]:
-    """The indices of a tensor or tile that are `wanted`, with the extents of what they index."""
+    """Yield the indices in `wanted` of a tensor or tile, each with the extent of the dimension that it indexes."""
     if isinstance(node.value, Subscript) or not any(map(wanted, node.items)):
         return
     if is_call(context, node.value, "softmax"):

@@ -33,7 +33,8 @@ _STORAGE_ONLY = ("tfloat32", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", 
 
 
 def default_dtype(value: object) -> DType | None:
-    """The dtype that a Python constant has where nothing else decides it; None if it is no number."""
+    """Return the dtype of a Python constant where no operand decides it. Return None if the constant is not a number.
+    """
     match value:
         case bool():
             return boolean
@@ -46,7 +47,7 @@ def default_dtype(value: object) -> DType | None:
 
 
 def constant_expr(context: Context, value: object, dtype: DType, span: Span) -> Const:
-    """A Python constant as a literal of `dtype`."""
+    """Return a Python constant as a literal of `dtype`."""
     natural = default_dtype(value)
     if natural is None:
         context.fail("type-mismatch", f"{describe(Constant(value))} is not a number", span, "use a number here")
@@ -76,7 +77,8 @@ def constant_expr(context: Context, value: object, dtype: DType, span: Span) -> 
 
 
 def as_tile(context: Context, value: Value, span: Span, dtype: DType | None = None) -> Tile:
-    """`value` as a tile: tiles as they are; constants as scalars of `dtype`, or of their own dtype."""
+    """Return `value` as a tile. A tile is returned unchanged; a constant becomes a scalar of `dtype`, or of its own
+    dtype."""
     match value:
         case Tile():
             return value
@@ -140,7 +142,7 @@ def broadcast_shapes(
 
 
 def stretch(expr: Expr, shape: tuple[int, ...], to: tuple[int, ...]) -> Expr:
-    """An element expression over `shape` as one over the wider shape `to`."""
+    """Rewrite an element expression over `shape` as one over the wider shape `to`."""
     if shape == to:
         return expr
     shift = len(to) - len(shape)
@@ -149,7 +151,7 @@ def stretch(expr: Expr, shape: tuple[int, ...], to: tuple[int, ...]) -> Expr:
 
 
 def broadcast(tile: Tile, to: tuple[int, ...]) -> Tile:
-    """`tile` stretched to `to`, which it broadcasts to."""
+    """Broadcast `tile` to the shape `to`."""
     return tile if tile.shape == to else Tile(to, tile.dtype, stretch(tile.expr, tile.shape, to))
 
 
@@ -157,7 +159,7 @@ def broadcast(tile: Tile, to: tuple[int, ...]) -> Tile:
 
 
 def make(operator: str, args: tuple[Expr, ...]) -> Expr:
-    """An operator node; integers and booleans are folded, floating point is left as written."""
+    """Return an operator node. Integers and booleans are folded; floating-point operations are kept as written."""
     if any(a.dtype.is_float for a in args):
         dtype = boolean if ir.OPERATORS[operator].result == "bool" else args[-1].dtype
         return Op(operator, args, dtype)
@@ -169,7 +171,7 @@ def make(operator: str, args: tuple[Expr, ...]) -> Expr:
 def elementwise(
     context: Context, operator: str, operands: tuple[Value, ...], spans: tuple[Span, ...], span: Span
 ) -> Tile:
-    """`operator` applied element by element, after typing and broadcasting the operands.
+    """Apply `operator` element by element after typing and broadcasting the operands.
 
     Constants take the dtype of the tiles. `where`'s first operand, the condition, is typed on its own.
     """
@@ -293,7 +295,7 @@ def require_bool(context: Context, tile: Tile, span: Span, what: str) -> None:
 
 
 def binary(context: Context, symbol: str, values: tuple[Value, Value], spans: tuple[Span, Span], span: Span) -> Value:
-    """`left op right` for any values, constants folded."""
+    """Evaluate `left op right` for any values. Constants are folded."""
     left, right = values
     if isinstance(left, Constant) and isinstance(right, Constant):
         try:
@@ -326,7 +328,7 @@ def _refuse_pointer(context: Context, view: View, other: Span, span: Span) -> No
 
 
 def cast(tile: Tile, dtype: DType) -> Tile:
-    """`tile.to(dtype)`."""
+    """Evaluate `tile.to(dtype)`."""
     if tile.dtype is dtype:
         return tile
     match tile.expr:
@@ -362,7 +364,7 @@ def _larger_than(expr: Expr, limit: int) -> bool:
 
 
 def materialise(context: Context, tile: Tile, name: str, span: Span, layout: FragmentLayout | None = None) -> Tile:
-    """A new fragment that holds `tile`."""
+    """Copy `tile` into a new fragment and return it."""
     result = context.new_fragment(name, tile.shape, tile.dtype, span, layout)
     fragment = result.fragment
     assert fragment is not None
@@ -371,7 +373,7 @@ def materialise(context: Context, tile: Tile, name: str, span: Span, layout: Fra
 
 
 def in_registers(context: Context, tile: Tile, name: str, span: Span) -> Tile:
-    """`tile` itself if it is a fragment, else a new fragment that holds it."""
+    """Return `tile` if it is a fragment, else a new fragment that holds it."""
     return tile if tile.fragment is not None else materialise(context, tile, name, span)
 
 

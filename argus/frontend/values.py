@@ -81,7 +81,7 @@ class View:
 
 
 def extents_of(obj: Tensor | Shared) -> tuple[int | Expr, ...]:
-    """The shape of a tensor or shared tile, constant extents as numbers."""
+    """Return the shape of a tensor or shared tile. Constant extents are returned as integers."""
     return tuple(int(n.value) if isinstance(n, Const) else n for n in obj.shape)
 
 
@@ -227,18 +227,18 @@ Value = Union[
 
 
 def fragment_tile(name: str, shape: tuple[int, ...], dtype: DType, fresh: bool = False) -> Tile:
-    """The tile that a fragment holds."""
+    """Return the tile that a fragment holds."""
     return Tile(shape, dtype, Elem(name, coords(len(shape)), dtype), fresh)
 
 
 def shape_text(shape: tuple[int | Expr, ...]) -> str:
-    """`(64, 32)`; symbolic extents by name."""
+    """Return a shape as text, `(64, 32)`. Symbolic extents are shown by name."""
     inner = ", ".join(str(n) if isinstance(n, int) else getattr(n, "name", "?") for n in shape)
     return f"({inner},)" if len(shape) == 1 else f"({inner})"
 
 
 def describe(value: Value) -> str:
-    """A short noun phrase for messages."""
+    """Return a short noun phrase that describes the value in messages."""
     match value:
         case Constant(value=None):
             return "None"

@@ -42,7 +42,7 @@ Item = Union[Value, SliceValue]
 
 
 def whole_view(obj: Tensor | Shared) -> View:
-    """A tensor or shared tile as the view of all of it."""
+    """Return a view of a whole tensor or shared tile."""
     return View(obj, coords(len(obj.shape)), extents_of(obj))
 
 
@@ -50,7 +50,7 @@ def whole_view(obj: Tensor | Shared) -> View:
 
 
 def subscript(context: Context, value: Value, items: Sequence[Item], spans: Sequence[Span], span: Span) -> Value:
-    """`value[items]` for views and tiles."""
+    """Evaluate `value[items]` for views and tiles."""
     if isinstance(value, View):
         return _subscript_view(context, value, items, spans, span)
     if isinstance(value, Tile):
@@ -84,7 +84,7 @@ def _subscript_tile(context: Context, tile: Tile, items: Sequence[Item], spans: 
 
 
 def _element(context: Context, tile: Tile, items: Sequence[Item], spans: Sequence[Span], span: Span) -> Tile:
-    """`x[i, j]` in a tag function, assertion or specification: one element."""
+    """Evaluate `x[i, j]` in a tag function, assertion or specification, where it is one element."""
     index = [_scalar_index(context, item, where) for item, where in zip(items, spans, strict=True)]
     if len(index) != len(tile.shape):
         _fail_count(context, describe(tile), len(tile.shape), span)
@@ -176,7 +176,7 @@ def _check_index(context: Context, tile: Tile, where: Span) -> None:
 
 
 def _slice(context: Context, view: View, axis: int, item: SliceValue, where: Span) -> tuple[Expr, int]:
-    """The lower bound and the constant extent of a slice."""
+    """Return the lower bound and the constant extent of a slice."""
     if item.step is not None:
         context.fail("bad-index", "a slice has no step", where, "index by a tile: `x[lo + step * al.arange(n)]`")
     lower = Const(0) if item.lower is None else _integer(context, item.lower, where)
@@ -206,7 +206,7 @@ def _slice(context: Context, view: View, axis: int, item: SliceValue, where: Spa
 
 
 def difference(upper: Expr, lower: Expr) -> int | None:
-    """`upper - lower` where that is a constant, by their linear forms."""
+    """Return `upper - lower` if the difference of their linear forms is constant, else None."""
     (left, high), (right, low) = ir.linear(upper), ir.linear(lower)
     return high - low if left == right else None
 
@@ -234,7 +234,7 @@ def permute(context: Context, value: Value, dims: tuple[int, ...], span: Span) -
 
 
 def known_extents(context: Context, view: View, span: Span) -> tuple[int, ...]:
-    """The shape of a view that is to be moved, which must be constant."""
+    """Return the shape of a view that is to be moved. The shape must be constant."""
     for axis, extent in enumerate(view.shape):
         if not isinstance(extent, int):
             context.fail(
@@ -248,7 +248,8 @@ def known_extents(context: Context, view: View, span: Span) -> tuple[int, ...]:
 
 
 def boundary_conditions(context: Context, view: View, dims: tuple[int, ...]) -> list[Expr]:
-    """`0 <= index < extent` of every dimension of the object whose index moves along one of `dims` of the view.
+    """Return the conditions `0 <= index < extent` for every dimension of the object whose index moves along one of the
+    view's dimensions `dims`.
 
     The lower bound is left out where the index cannot be negative by its form.
     """

@@ -60,12 +60,13 @@ class Step:
 
 
 def step_of(group: Group, call: torch.nn.Module, read: Sequence[Value]) -> Step:
-    """The step of a group's kernel."""
+    """Return the step that launches a group's kernel."""
     return Step(group.nodes, read, group.outputs, call)
 
 
 def assemble(gm: torch.fx.GraphModule, steps: Sequence[Step]) -> torch.fx.GraphModule:
-    """The graph with each step in place of its nodes. The rest stays in its order, and views where they are used."""
+    """Return the graph in which each step replaces its nodes. All other nodes keep their order, and views move to their
+    uses."""
     graph = torch.fx.Graph()
     step_of = {node: step for step in steps for node in step.nodes}
     order = {node: place for place, node in enumerate(gm.graph.nodes)}

@@ -105,7 +105,7 @@ def _rounded(node: Any) -> str:
 
 
 def _behind(node: Any) -> Iterator[Any]:
-    """The operators that a value comes from: behind views, and choices between it and constants."""
+    """Yield the operators that compute a value, through views and through choices between the value and constants."""
     while node.op == "call_function":
         yield node
         if capture.passes(node):

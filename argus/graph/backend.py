@@ -47,7 +47,7 @@ class Options:
 
     @classmethod
     def of(cls, given: Mapping[str, Any] | None) -> Options:
-        """Raises ValueError for an option or a value that there is none of."""
+        """Raise ValueError for an unknown option, or for a value that the option does not have."""
         known = {"fallback": ("inductor", "eager"), "workers": None}
         for name, value in (given or {}).items():
             if name not in known:
@@ -159,7 +159,7 @@ class _Compilation:
         self.leave(found, ())
 
     def target(self, group: Group) -> str:
-        """The target that a group's kernel is made for."""
+        """Return the target for which a group's kernel is made."""
         meta = next(m for m in map(meta_of, group.outputs) if m is not None)
         return self.survey.target if self.survey is not None else target_of(meta.device)
 
@@ -204,7 +204,7 @@ class _Compilation:
             self.apart.append((frozenset(group.nodes[:middle]), frozenset(group.nodes[middle:])))
 
     def launch(self, group: Group, text: KernelText) -> Step:
-        """The step of a proved kernel."""
+        """Return the step that launches a proved kernel."""
         entry = self.entry(group, text)
         read = [p.value for p in text.layout.reads]
         kernel = jit(order(text, self.target(group)).source(entry.path or "<graph>"))
@@ -307,7 +307,7 @@ def _owner() -> Callable[[], Any]:
 
 
 def _unwrapped(model: Any) -> Any:
-    """The function that a compiled function was made of."""
+    """Return the function from which a compiled function was made."""
     while hasattr(model, "_torchdynamo_orig_callable"):
         model = model._torchdynamo_orig_callable
     return model

@@ -36,7 +36,7 @@ class Meta:
 
 
 def value_of(node: Node) -> Value:
-    """The value that a node stands for: `getitem` is a result of its argument."""
+    """Return the value that a node stands for. A `getitem` node stands for one result of its argument."""
     if node.op == "call_function" and node.target is operator.getitem:
         source, place = node.args
         return source, int(place)  # type: ignore[arg-type]
@@ -69,7 +69,7 @@ def _meta(known: Any) -> Meta | None:
 
 
 def _extent(size: Any) -> Extent:
-    """A size as an integer or a SymPy expression."""
+    """Return a size as an integer or a SymPy expression."""
     if isinstance(size, int):
         return size
     expression = size.node.expr
@@ -77,7 +77,7 @@ def _extent(size: Any) -> Extent:
 
 
 def inputs(node: Node) -> tuple[Value, ...]:
-    """The tensors that an operator reads, in the order of its arguments, each use."""
+    """Return the tensors that an operator reads, in the order of its arguments and once for each use."""
     import torch
 
     found: list[Value] = []
@@ -95,19 +95,19 @@ def inputs(node: Node) -> tuple[Value, ...]:
 
 
 def given(node: Node) -> tuple[Any, ...]:
-    """The arguments in the order of the schema, if the operator has one."""
+    """Return the arguments in the order of the operator's schema, if it has one."""
     if hasattr(node.target, "_schema"):
         return arguments(node.target, node.args, dict(node.kwargs))
     return (*node.args, *node.kwargs.values())
 
 
 def row(node: Node) -> Row | None:
-    """The row of a node's operator."""
+    """Return the table row of a node's operator."""
     return row_of(node.target) if node.op == "call_function" else None
 
 
 def name(node: Node) -> str:
-    """The operator's name, for people."""
+    """Return the operator's name for reports."""
     return name_of(node.target) or getattr(node.target, "__name__", str(node.target))
 
 
@@ -211,7 +211,7 @@ def _is_computed(argument: Any) -> bool:
 
 
 def operators(graph: Any) -> Iterator[Node]:
-    """The nodes that compute something, in order."""
+    """Yield the nodes that compute a value, in order."""
     for node in graph.nodes:
         if node.op == "call_function" and node.target is not operator.getitem:
             yield node

@@ -60,7 +60,7 @@ class Spatial:
 
 
 def spatials(group: Group, layout: Layout) -> tuple[Spatial, ...]:
-    """The spatial dimensions of a group's convolution."""
+    """Return the spatial dimensions of a group's convolution."""
     window, space = window_of(group.window), group.space
     x, weight = inputs(group.window)[:2]
     image, taps, result = space[(x, "x")], space[(weight, "w")], space[(group.window, 0)]
@@ -89,7 +89,7 @@ def by_matrices(group: Group) -> bool:
 
 
 def tile_of(group: Group, layout: Layout, target: str, bits: int) -> ConvolutionTile:
-    """The tile of a group's convolution."""
+    """Return the tile of a group's convolution."""
     dims = spatials(group, layout)
     phases = {d.result.symbol: d.phases for d in dims if d.result is not None}
     shown = tuple(d.result for d in dims if d.result is not None)
@@ -97,7 +97,7 @@ def tile_of(group: Group, layout: Layout, target: str, bits: int) -> Convolution
 
 
 def channels(group: Group, layout: Layout) -> Axis | None:
-    """The axis of the channels that are summed."""
+    """Return the axis of the channels over which the convolution sums."""
     window, weight = window_of(group.window), inputs(group.window)[1]
     dim = group.space[(weight, "w")][0 if window.transposed else 1]
     over = set(group.space.atoms(group.contracted))
@@ -120,7 +120,7 @@ class ConvolutionEmitter(Emitter):
         self.x, self.w = (next(p for p in layout.reads if p.use == use) for use in "xw")
 
     def body(self) -> list[str]:
-        """The statements after the specifications."""
+        """Return the statements after the specifications."""
         self.here = self.block
         self.grid()
         self.pixels()
@@ -239,7 +239,7 @@ class ConvolutionEmitter(Emitter):
         return conditions
 
     def filters(self, conditions: list[str]) -> str:
-        """The filters' part of this step in shared memory, as rows of channels."""
+        """Return the text that loads this step's filters into shared memory as rows of channels."""
         f, c, where = self.conv.rows, self.channels, []
         assert f is not None and c is not None
         first = self.w.axes.index(f) < self.w.axes.index(c)
@@ -260,7 +260,7 @@ class ConvolutionEmitter(Emitter):
         return "filters" if first else "al.trans(filters)"
 
     def windows(self) -> str:
-        """The pixels that this step's taps meet, in shared memory, as rows of channels."""
+        """Return the text that loads the pixels under this step's taps into shared memory as rows of channels."""
         c = self.channels
         assert c is not None
         last = self.x.axes[-1] is c

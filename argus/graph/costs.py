@@ -19,7 +19,7 @@ _COSTS = {
 
 
 def cost(node: Any) -> int:
-    """The cost of an operator's functions."""
+    """Return the cost of the elementwise functions that an operator computes."""
     return _COSTS.get(capture.name(node).partition(".")[0], 0)
 
 

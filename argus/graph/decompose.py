@@ -39,7 +39,8 @@ _FEW_TERMS, _LEAST_PART, _ACROSS = 4096, 32, 64
 
 
 def decompositions() -> dict[Any, Callable[..., Any]]:
-    """The decompositions by operator. One may return NotImplemented, which leaves the operator as it is."""
+    """Return the decompositions by operator. A decomposition may return NotImplemented, which leaves the operator
+    unchanged."""
     from torch._decomp import core_aten_decompositions, get_decompositions
 
     found: dict[Any, Callable[..., Any]] = dict(core_aten_decompositions())
@@ -235,7 +236,7 @@ def _softmax(logarithm: bool) -> Callable[..., Any]:
 def _group_norm(
     x: Any, weight: Any, bias: Any, images: int, channels: int, inner: int, groups: int, eps: float
 ) -> tuple[Any, Any, Any]:
-    """A group norm by the mean and the variance of each group, in float32."""
+    """Compute a group norm from the mean and the variance of each group, in float32."""
     shape = (images, groups, channels // groups, inner)
     parts = _wide(x).reshape(shape)
     variance, mean = torch.var_mean(parts, [2, 3], correction=0, keepdim=True)
@@ -379,7 +380,7 @@ def _moved(x: Any, weight: Any, bias: Any, padding: Any, dilation: Any, transpos
 
 
 def _laid_out(x: Any, order: Sequence[int]) -> Any:
-    """The same tensor with its dimensions in memory in this order."""
+    """Return the same tensor with its dimensions in the given memory order."""
     moved = x.permute(list(order))
     if moved.is_contiguous():
         return x

@@ -23,7 +23,7 @@ LIBRARY = frozenset(
 
 
 def steps(graph: Graph, found: Partition, who: str) -> tuple[list[Step], set[Any]]:
-    """The steps that Inductor runs, and the nodes in them. The other nodes stay as they are."""
+    """Return the steps that Inductor runs, and the nodes that these steps contain. The other nodes stay unchanged."""
     if who == "eager" or not _available(found):
         return [], set()
     taken: list[Step] = []
@@ -100,7 +100,8 @@ def _may(node: Any) -> bool:
 
 
 def _with_views(graph: Graph, members: set[Any]) -> dict[Any, None]:
-    """The members, and the views of what they compute, in the graph's order: a member may read another one's view."""
+    """Return the members and the views of their results in the graph's order, because a member may read the view of
+    another member's result."""
     found: dict[Any, None] = {}
     for node in graph.nodes:
         of_members = node.op == "call_function" and is_view(node) and any(v[0] in found for v in inputs(node))

@@ -54,7 +54,8 @@ class Lines:
 
 
 def turning(tile: Tile, param: Param) -> str:
-    """The end of a shared tile's text whose columns are read without bank conflicts."""
+    """Return the last part of a shared tile's declaration, which gives it a layout without bank conflicts when columns
+    are read."""
     bits = {"float32": 2, "float16": 3, "bfloat16": 3}.get(param.meta.dtype)
     whole = param.meta.dtype == "float32" and tile.width >= 32 and tile.height >= 32
     if bits is None or not whole:
@@ -81,7 +82,7 @@ class Emitter:
     # ------------------------------------------------------------------------ the kernel
 
     def body(self) -> list[str]:
-        """The statements after the specifications."""
+        """Return the statements after the specifications."""
         self.places()
         if not self.tile.over or self.tile.held:
             self.whole_axis()
@@ -160,7 +161,7 @@ class Emitter:
         return any(a.symbol in own for a in axes)
 
     def index(self, axis: Axis) -> str:
-        """An index along an axis, so that indices broadcast to a tile."""
+        """Return the index along an axis, shaped so that the indices broadcast to a tile."""
         if self.tile.rows is not None and axis.symbol == self.tile.rows.symbol:
             return f"{axis.index}[:, None]"
         return axis.index
@@ -183,7 +184,7 @@ class Emitter:
         return known[text]
 
     def load(self, param: Param) -> str:
-        """A tensor's part of the tile, loaded once."""
+        """Return the name of a tensor's part of the tile, which is loaded once."""
         known = self.here if self.here is not None and self.reduces(param.axes) else self.block
         if param.name not in known:
             where = ", ".join(map(self.index, param.axes)) or "0"
@@ -230,7 +231,7 @@ class Emitter:
         return any(a in over for dim in self.group.space[value] for a in dim)
 
     def value(self, value: Value) -> str:
-        """The name of a value's tile."""
+        """Return the name of the tile that holds a value."""
         passing = self.here is not None and self.dims_reduced(value)
         known = self.here if passing and self.here is not None else self.block
         if value not in known:
@@ -273,11 +274,11 @@ class Emitter:
                 self.value(value)
 
     def operand(self, value: Value) -> str:
-        """An operator's argument, in the dtype that operators compute in."""
+        """Return an operator's argument in the dtype in which the operator computes."""
         return self.value(value) if value in self.group.space else self.load(self.param(value))
 
     def param(self, value: Value) -> Param:
-        """The tensor that a value from elsewhere is read from, behind views."""
+        """Return the tensor from which a value of another group is read, seen through views."""
         while (value, "") not in self.group.reads:
             value = value_of(value[0].args[0])
         return self.params[(value, self.group.space[(value, "")])]
@@ -291,7 +292,7 @@ class Emitter:
         return text if meta.dtype == "float32" or value in self.group.space else f"{text}.to(al.float32)"
 
     def formula(self, node: Any) -> str:
-        """An elementwise operator: its row's formula over tiles."""
+        """Emit an elementwise operator: the formula of its table row applied to tiles."""
         (made,) = results(node)
         assert made is not None
         term = self.element(node)(tuple(Load(None, (), "int64") for _ in made.shape))
@@ -300,8 +301,8 @@ class Emitter:
         return printed(term, self.leaf)
 
     def used_once(self, term: Term) -> set[Value]:
-        """The values of elementwise operators that only this term has, and once. They become part of its text: behind a
-        product a tile of their own may be more than the registers hold."""
+        """Return the values of elementwise operators that only this term uses, and uses once. Their text is inlined
+        into the term, because a separate tile behind a product may need more registers than there are."""
         uses = Counter(load.source for load in walk(term) if isinstance(load, Load) and load.source is not None)
         inner = {value for n in self.group.nodes for value in inputs(n) if self.is_inner(value)}
         return {v for v, count in uses.items() if count == 1 and v in inner}
@@ -316,7 +317,8 @@ class Emitter:
         return row is not None and row.kind == POINTWISE and len(users) == 1 and users[0] in self.group.nodes
 
     def element(self, node: Any) -> Element:
-        """The formula of an elementwise operator. Floats that the group computes are float32 until they are stored."""
+        """Return the formula of an elementwise operator. Floats that the group computes stay float32 until they are
+        stored."""
         (made,) = results(node)
         row = capture.row(node)
         assert row is not None and made is not None
@@ -327,7 +329,7 @@ class Emitter:
         return element
 
     def argument(self, argument: Any) -> Any:
-        """An argument of an operator: tensors as tiles, constants as numbers."""
+        """Return an argument of an operator as text: a tensor as a tile, a constant as a number."""
         import torch
 
         if isinstance(argument, (list, tuple)):
@@ -421,7 +423,7 @@ class Emitter:
         return f"al.where({self.mask(axes)}, {bare(text)}, {_identity(op, kind)})"
 
     def count(self) -> str:
-        """The number of reduced elements, as an expression."""
+        """Return the number of reduced elements as an expression."""
         tile = self.tile
         own = tile.columns if tile.over == "columns" else tile.rows
         assert own is not None

@@ -55,8 +55,8 @@ def readings(node: Node) -> tuple[tuple[Reading, ...], frozenset[int]]:
 
 
 def meaning(node: Node, dtype: str = "") -> tuple[Term, tuple[Flat, ...]]:
-    """The element of an operator's result at an index of one variable for each dimension, which is returned as well.
-    Tensors are loaded from values of the graph. Raises NotExpressible."""
+    """Return the term for one element of an operator's result, and the index variables of that element, one for each
+    dimension. Tensors are loaded from values of the graph. Raises NotExpressible."""
     row, made = capture.row(node), capture.results(node)[0]
     assert row is not None and made is not None
     index = tuple(Flat((Var(f"i{d}", size),)) for d, size in enumerate(made.shape))
@@ -90,7 +90,7 @@ def _reading(load: Load, index: tuple[Flat, ...]) -> Reading:
 
 
 def _values(term: Term, found: dict[Value, Reading]) -> Iterator[Flat]:
-    """The indices that a term computes with."""
+    """Yield the indices that a term computes with."""
     if isinstance(term, Flat):
         yield term
     elif isinstance(term, Load):

@@ -11,7 +11,7 @@ from argus.graph.text import bare, printed
 
 
 def indexed(e: Any, node: Any) -> str:
-    """The text of an operator's result on the tile of an `Emitter`."""
+    """Return the text of an operator's result on the tile of an `Emitter`."""
     made = capture.results(node)[0]
     assert made is not None
     term, index = meaning(node, "float32" if is_float(made.dtype) else made.dtype)
@@ -20,7 +20,8 @@ def indexed(e: Any, node: Any) -> str:
 
 
 def follows(group: Any, layout: Any) -> dict[str, Any]:
-    """The axis of results that computed places go along, by the symbol of the axis that is read there."""
+    """Return the axes of results along which computed indices run, by the symbol of the axis that these indices read.
+    """
     found = {}
     for (value, use), dims in ((key, group.space[key]) for key in group.reads if key[1].startswith(INSIDE)):
         node = next(n for n in group.nodes if f"{INSIDE}{n.name}" == use)
@@ -40,7 +41,7 @@ class _Places:
         self.axes = tuple(a for dim in self.dims if (a := e.layout.axis(dim)) is not None)
 
     def text(self, term: Term, guards: tuple[str, ...]) -> str:
-        """A term on the tile; what it loads is loaded where all `guards` hold."""
+        """Return a term as text on the tile. Loads in the term are masked by all `guards`."""
 
         def leaf(part: Term) -> str | None:
             match part:

@@ -41,7 +41,7 @@ Generator = Any
 
 
 def generate(group: Group, target: str, generator: Generator | None = None) -> KernelText:
-    """The kernel of a group. Raises Mismatch or NotExpressible for what no kernel is made for."""
+    """Return the kernel of a group. Raises Mismatch or NotExpressible for a group without a kernel."""
     found = layout(group, *_multiplied(group, target))
     specified = specifications(group, found)
     body, constants, warps, requires = (generator or statements)(group, found, target)
@@ -69,7 +69,7 @@ def generate(group: Group, target: str, generator: Generator | None = None) -> K
 
 
 def statements(group: Group, found: Layout, target: str) -> tuple[list[str], dict[str, int], int, tuple[str, ...]]:
-    """The generator: statements, constants, warps and preconditions of a group's kernel."""
+    """Return the generator of a group's kernel: its statements, constants, warps and preconditions."""
     if group.product is not None:
         product = product_tile(found, target, matrix_bits(found))
         constants = {"HEIGHT": product.m, "WIDTH": product.n} | ({"DEPTH": product.k} if product.mma else {})
@@ -88,7 +88,7 @@ def statements(group: Group, found: Layout, target: str) -> tuple[list[str], dic
 
 
 def _convolution(group: Group, found: Layout, target: str, bits: int) -> ConvolutionEmitter:
-    """The way in which a convolution is computed."""
+    """Return the method by which a convolution is computed."""
     if is_flat(group, bits):
         return FlatEmitter(group, found, flat.tile_of(group, found, target, bits))
     if is_direct(group):
@@ -117,7 +117,8 @@ def matrix_bits(layout: Layout) -> int:
 
 
 def _multiplied(group: Group, target: str) -> tuple[str, bool]:
-    """The dtype that factors are multiplied as, "" for their own, and whether an image is read by boxes."""
+    """Return the dtype in which factors are multiplied ("" for their own dtype), and whether an image is read by boxes.
+    """
     dtype = multiplied(group, target)
     own = meta_of(inputs(group.window)[0]) if group.window is not None else None
     return dtype, own is not None and is_flat(group, _BITS.get(dtype or own.dtype, 0))

@@ -34,7 +34,7 @@ class View:
 
     @classmethod
     def of(cls, param: Param) -> View:
-        """The view of a kernel's tensor; a tensor of one element has one dimension."""
+        """Return the view that a kernel receives for a tensor. A tensor of one element has one dimension."""
         return cls(param.meta, param.shape or (1,), param.strides or (1,))
 
 
@@ -131,7 +131,7 @@ def _same_places(x: torch.Tensor, strides: tuple[int, ...]) -> bool:
 
 
 def bound(views: Sequence[View], tensors: Sequence[torch.Tensor]) -> dict[Any, int]:
-    """The values of the symbolic sizes, from the tensors' own. Raises where they contradict one another."""
+    """Return the values of the symbolic sizes, read from the tensors. Raises if two tensors contradict one another."""
     found: dict[Any, int] = {}
     for view, x in zip(views, tensors, strict=True):
         for known, actual in zip((*view.meta.shape, *view.meta.strides), (*x.shape, *x.stride()), strict=True):

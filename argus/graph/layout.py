@@ -88,8 +88,8 @@ class Layout:
 
 
 def layout(group: Group, multiplied: str = "", flat: bool = False) -> Layout:
-    """The axes and tensors of a group, whose factors are `multiplied` as that dtype. `flat`: the places of an image are
-    one axis. Raises Mismatch for what no kernel is generated for."""
+    """Return the axes and tensors of a group. The factors of a product are `multiplied` in that dtype. `flat` joins the
+    places of an image into one axis. Raises Mismatch if no kernel can be generated for the group."""
     space = group.space
     read: dict[tuple[Value, Dims], str] = {}
     for use, value in group.reads.items():
@@ -197,5 +197,5 @@ def _param(
 
 
 def _magnitude(stride: Extent) -> int:
-    """A stride to sort by: symbolic sizes count as large."""
+    """Return a stride as a number to sort by. Symbolic sizes count as large."""
     return stride if isinstance(stride, int) else int(stride.subs(dict.fromkeys(stride.free_symbols, 2**10 + 1)))

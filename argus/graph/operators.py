@@ -18,7 +18,8 @@ TABLE: dict[str, Row] = {**pointwise.ROWS, **reductions.ROWS, **views.ROWS, **wi
 
 
 def name_of(target: Any) -> str:
-    """The name of an operator in the table: that of a `torch._ops.OpOverload` of ATen, without "aten."; else ""."""
+    """Return the table name of an operator: the name of an ATen `torch._ops.OpOverload` without "aten.", or "" for
+    other operators."""
     namespace = getattr(target, "namespace", "")
     if namespace != "aten" or not hasattr(target, "_schema"):
         return ""
@@ -26,7 +27,7 @@ def name_of(target: Any) -> str:
 
 
 def row_of(target: Any) -> Row | None:
-    """The row of an operator, if the table has it."""
+    """Return the table row of an operator, or None if the table has no such row."""
     return TABLE.get(name_of(target))
 
 
@@ -56,7 +57,8 @@ def arguments(target: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple
 
 
 def elements(row: Row, site: Site, given: Sequence[Any]) -> tuple[Element | None, ...]:
-    """The elements of an operator's results. `given` are the arguments, tensors as `Operand`.
+    """Return terms for the elements of an operator's results. `given` are the arguments; tensors among them are
+    `Operand`.
 
     Raises NotExpressible where the row has no meaning for such arguments.
     """
@@ -65,7 +67,7 @@ def elements(row: Row, site: Site, given: Sequence[Any]) -> tuple[Element | None
 
 
 def operands(given: Sequence[Any]) -> list[Operand]:
-    """The tensors among the arguments, those in lists included."""
+    """Return the tensors among the arguments, including those in lists."""
     found: list[Operand] = []
     for value in given:
         match value:

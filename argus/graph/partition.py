@@ -57,14 +57,15 @@ class Group:
         return self.product or self.window
 
     def multiplied(self) -> str:
-        """The dtype of what is read as the last factor of a product, or as the image of a convolution."""
+        """Return the dtype of the value that is read as the last factor of a product, or as the image of a convolution.
+        """
         wanted = "b" if self.product is not None else "x"
         meta = next(meta_of(value) for (_, use), value in self.reads.items() if use == wanted)
         assert meta is not None
         return meta.dtype
 
     def over(self) -> Dim:
-        """The atoms that are reduced, as they are now."""
+        """Return the atoms over which the group currently reduces."""
         return tuple(dict.fromkeys(self.space.atoms(self.reduced)))
 
     def copy(self) -> Group:
@@ -74,7 +75,7 @@ class Group:
         )  # fmt: skip
 
     def use(self, node: Any, value: Value) -> str:
-        """The use under which an operator of the group reads a value."""
+        """Return how an operator of the group uses a value."""
         read = inputs(node)
         if (value, f"{INSIDE}{node.name}") in self.reads:
             return f"{INSIDE}{node.name}"
@@ -169,7 +170,7 @@ class _Partitioner:
         return reduced and all(any(u is not node for u in self.readers(v)) for v in own)
 
     def readers(self, value: Value) -> list[Any]:
-        """The operators that read a value, or views of it."""
+        """Return the operators that read a value or a view of it."""
         found: list[Any] = []
         for user in value[0].users:
             if user.op == "call_function" and (is_view(user) or value_of(user)[0] is value[0]):
@@ -180,7 +181,7 @@ class _Partitioner:
         return found
 
     def merged(self, groups: list[Group], node: Node) -> Group | None:
-        """The groups and the node as one group, if that can be one kernel."""
+        """Return the union of the groups and the node if one kernel can compute the union, else None."""
         if sum(len(g.nodes) for g in groups) >= MOST_OPERATORS or not self.convex(groups, node):
             return None
         if sum(g.head is not None for g in groups) > 1:
@@ -239,13 +240,13 @@ class _Partitioner:
         return True
 
     def sources(self, node: Node) -> list[Any]:
-        """The nodes that compute what an operator reads."""
+        """Return the nodes whose results an operator reads."""
         return [self.base(value)[0] for value in inputs(node)] if node.op == "call_function" else []
 
     # ------------------------------------------------------------------------ dimensions
 
     def base(self, value: Value) -> Value:
-        """The value behind views."""
+        """Return the value that a chain of views starts from."""
         node = value[0]
         while getattr(node, "op", "") == "call_function" and is_view(node):
             value = value_of(node.args[0])
@@ -299,7 +300,7 @@ class _Partitioner:
                 return group.space.unify(over, dim)
 
     def results(self, group: Group, node: Node) -> list[Dims]:
-        """The dimensions of a node's results."""
+        """Return the dimensions of a node's results."""
         values = ((node, place) for place in range(len(capture.results(node))))
         return [group.space[value] for value in values if value in group.space]
 
@@ -438,7 +439,7 @@ class _Partitioner:
         return group.space[key]
 
     def seen(self, group: Group, node: Node, dims: Dims, meta: Meta) -> Dims:
-        """The dimensions of a view."""
+        """Return the dimensions of a view."""
         arguments = capture.given(node)
         match name_of(node.target):
             case "permute.default":

@@ -33,7 +33,7 @@ ACCURACY = "the language has no function that keeps this operator's accuracy"
 
 
 def _computed(formula: Formula) -> Callable[..., Element]:
-    """An operator whose tensors are converted to the dtype that its result is computed in."""
+    """Return an operator that converts its tensors to the dtype in which its result is computed."""
 
     def meaning(site: Site, *args: Any) -> Element:
         dtype = site.result.dtype
@@ -49,7 +49,8 @@ def _computed(formula: Formula) -> Callable[..., Element]:
 
 
 def _compared(op: str) -> Callable[..., Element]:
-    """A comparison of two tensors, or of a tensor and a number, both rounded to the dtype that PyTorch promotes to."""
+    """Return a comparison of two tensors, or of a tensor and a number. Both are first rounded to the dtype to which
+    PyTorch promotes them."""
 
     def meaning(site: Site, *args: Any) -> Element:
         common = _promoted(args)
@@ -88,7 +89,7 @@ def _kind(dtype: str) -> int:
 
 
 def _logical(formula: Formula) -> Callable[..., Element]:
-    """An operator on truth values: what is not 0 is true."""
+    """Return an operator on truth values. A value other than 0 is true."""
 
     def meaning(site: Site, *args: Any) -> Element:
         def truth(operand: Operand, index: Index) -> Term:
@@ -118,7 +119,7 @@ def _converted(site: Site, x: Operand, *_: Any) -> Element:
 
 
 def _filled(value_at: int) -> Callable[..., Element]:
-    """A constant: the argument at that place."""
+    """Return the constant that is the argument at a given position."""
 
     def meaning(site: Site, *args: Any) -> Element:
         value = args[value_at]
@@ -205,7 +206,7 @@ def _power(x: Term, exponent: Any) -> Term:
 
 
 def _both(x: Any, y: Any) -> tuple[Term, Term]:
-    """Two operands as terms; one of them may be a number."""
+    """Return two operands as terms. One of them may be a number."""
     if isinstance(x, (int, float)):
         return constant(x, y), y
     return x, constant(y, x) if isinstance(y, (int, float)) else y

@@ -61,7 +61,7 @@ class PoolEmitter(Emitter):
         return self.averaged(made[first:]) if window.op == "average" else "pooled"
 
     def reached(self, axis: Axis | None, tap: str, d: int, dim: Dim) -> str:
-        """The place in the image of a window's tap."""
+        """Return the coordinate in the image of one tap of a window."""
         window, index = self.window, axis.index if axis is not None else "0"
         offset = f"{tap} * {window.dilation[d]}" if window.dilation[d] > 1 else tap
         text = f"{index} * {window.stride[d]} + ({offset} - {window.padding[d]})"

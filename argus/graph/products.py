@@ -29,7 +29,7 @@ class ProductEmitter(Emitter):
         self.factors = {p.use: p for p in layout.reads if p.use}
 
     def body(self) -> list[str]:
-        """The statements after the specifications."""
+        """Return the statements after the specifications."""
         if set(self.factors) != {"a", "b"}:
             raise Mismatch("a product of one tensor with itself")
         tile, out = self.product, self.out
@@ -66,7 +66,7 @@ class ProductEmitter(Emitter):
         out.depth -= 1
 
     def staged(self, name: str, param: Param, axis: Axis, size: str) -> str:
-        """A factor's part of the tile in shared memory, as rows of terms."""
+        """Return the text that loads a factor's part of the tile into shared memory, as rows of terms."""
         k = self.product.depth
         where = []
         for own in param.axes:
@@ -109,7 +109,7 @@ class ProductEmitter(Emitter):
         return super().value(value)
 
     def finished(self, node: Any) -> str:
-        """The product with what the operator adds to it."""
+        """Return the product plus the operands that the operator adds to it."""
         if name_of(node.target) not in ("addmm.default", "baddbmm.default"):
             return "product"
         beta, alpha = capture.given(node)[3:5]

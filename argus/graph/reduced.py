@@ -52,7 +52,7 @@ def reduced_dims(node: Node, arguments: tuple[Any, ...], rank: int) -> tuple[tup
 
 
 def result_dims(node: Node, x: Dims, without: Dims) -> tuple[Dims, ...]:
-    """The dimensions of each result of a reduction of `x`; `without`: the reduced ones taken out."""
+    """Return the dimensions of each result of a reduction of `x`. `without` drops the reduced dimensions."""
     match name_of(node.target):
         case "native_layer_norm.default":
             return x, without, without

@@ -46,7 +46,7 @@ IDENTITY = {"sum": 0.0, "prod": 1.0}
 
 
 def _dims(x: Operand, dims: int | Sequence[int] | None) -> tuple[int, ...]:
-    """The dimensions to reduce, from the front; None and an empty list mean all."""
+    """Return the dimensions to reduce as non-negative numbers. None and an empty list mean all dimensions."""
     rank = len(x.shape)
     if dims is None or (not isinstance(dims, int) and len(dims) == 0):
         return tuple(range(rank))
@@ -67,7 +67,7 @@ class Over:
         return real_at(self.x, tuple(self.bound.get(d, i) for d, i in enumerate(index)))
 
     def padded(self, index: Index, keep: bool) -> Index:
-        """The result's index with an entry for each dimension of the operand."""
+        """Return an index of the result, extended to one entry for each dimension of the operand."""
         if keep:
             return index
         rest = iter(index)
@@ -81,7 +81,7 @@ class Over:
 
 
 def _reduced(op: str) -> Callable[..., Element]:
-    """A sum, mean, product or extremum of some dimensions: (x, dims, keepdim)."""
+    """Return a sum, mean, product or extremum over some dimensions: (x, dims, keepdim)."""
 
     def meaning(site: Site, x: Operand, dims: Any = None, keep: bool = False, *_: Any) -> Element:
         over = Over(site, x, _dims(x, dims))
@@ -181,7 +181,8 @@ LAST_PLACE = 2**31 - 1
 
 
 def _place(least: bool) -> Callable[..., Element]:
-    """The first place of the largest or least element along a dimension; NaN is beyond all: (x, dim, keepdim).
+    """Return the first index of the largest or smallest element along a dimension: (x, dim, keepdim). NaN counts as
+    more extreme than every number.
 
     Numbers are compared as integers of the same order.
     """
@@ -208,7 +209,7 @@ def _place(least: bool) -> Callable[..., Element]:
 
 
 def _cumulative(op: str) -> Callable[..., Element]:
-    """A sum or product of all elements up to each one along a dimension: (x, dim)."""
+    """Return the sum or product of all elements up to each position along a dimension: (x, dim)."""
 
     def meaning(site: Site, x: Operand, dim: int, *_: Any) -> Element:
         at = normal(dim, len(x.shape))
@@ -279,7 +280,7 @@ def _log_softmax_backward(site: Site, g: Operand, y: Operand, dim: int, *_: Any)
 
 
 def _contraction(site: Site, a: Operand, b: Operand) -> Element:
-    """A product of matrices, with batches if there is a dimension for them."""
+    """Return a matrix product, batched if there is a batch dimension."""
     k = site.fresh(a, len(a.shape) - 1)
 
     def element(index: Index) -> Term:

@@ -105,7 +105,7 @@ def estimated(read: Iterable[Meta], written: Iterable[Meta], operations: Extent 
 
 
 def _number(extent: Extent) -> float:
-    """A size; a symbolic one counts as 1024."""
+    """Return a size as a number. A symbolic size counts as 1024."""
     return float(extent) if isinstance(extent, int) else float(extent.subs(dict.fromkeys(extent.free_symbols, 1024)))
 
 

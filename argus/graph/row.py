@@ -59,11 +59,11 @@ class Site:
         return self.results[0]
 
     def fresh(self, operand: Operand, dim: int) -> Flat:
-        """A new index over a dimension of an operand."""
+        """Return a new index over a dimension of an operand."""
         return self.over(operand.split(dim))
 
     def over(self, sizes: Sequence[Extent]) -> Flat:
-        """A new index with digits of these sizes."""
+        """Return a new index with digits of these sizes."""
         return Flat(tuple(Var(f"r{next(self.names)}", size) for size in sizes))
 
 
@@ -94,7 +94,7 @@ class NotExpressible(Exception):
 
 
 def apply(op: str, *args: Term) -> Term:
-    """An elementwise operator on terms of one dtype."""
+    """Apply an elementwise operator to terms of one dtype."""
     if op in COMPARISONS:
         return Apply(op, args, "bool")
     return Apply(op, args, dtype_of(args[-1]))
@@ -104,7 +104,7 @@ COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))
 
 
 def constant(value: float | int | bool, like: Term) -> Number:
-    """A number of the dtype of `like`."""
+    """Return a number as a constant of the dtype of `like`."""
     return Number(float(value) if is_float(dtype_of(like)) else value, dtype_of(like))
 
 
@@ -117,7 +117,7 @@ def sub(a: Term, b: Term) -> Term:
 
 
 def mul(a: Term, b: Term) -> Term:
-    """A product; a factor of one is left out."""
+    """Return a product. Factors of one are left out."""
     if isinstance(b, Number) and b.value == 1:
         return a
     return b if isinstance(a, Number) and a.value == 1 else apply("mul", a, b)
@@ -132,12 +132,12 @@ def square(a: Term) -> Term:
 
 
 def shifted(a: Term, value: float) -> Term:
-    """`a` plus a number."""
+    """Return `a` plus a number."""
     return add(a, constant(value, a))
 
 
 def scaled(a: Term, value: float) -> Term:
-    """`a` times a number."""
+    """Return `a` times a number."""
     return mul(a, constant(value, a))
 
 
@@ -149,23 +149,23 @@ def integer(value: int) -> Number:
 
 
 def broadcast(operand: Operand, index: Index) -> Term:
-    """The operand's element that stands at `index` of a result to whose shape the operand is broadcast."""
+    """Return the operand's element for `index` of a result to whose shape the operand is broadcast."""
     own = index[len(index) - len(operand.shape) :]
     return operand.at(tuple(ZERO if size == 1 else i for size, i in zip(operand.shape, own, strict=True)))
 
 
 def real(operand: Operand, index: Index) -> Term:
-    """`broadcast`, in the dtype that operators compute in."""
+    """Return the element that `broadcast` returns, in the dtype in which operators compute."""
     return cast(broadcast(operand, index), wide(operand.dtype))
 
 
 def real_at(operand: Operand, index: Index) -> Term:
-    """The operand's element at an index of its own, in the dtype that operators compute in."""
+    """Return the operand's element at an index of its own, in the dtype in which operators compute."""
     return cast(operand.at(index), wide(operand.dtype))
 
 
 def reshaped(index: Index, shape: tuple[Extent, ...], into: tuple[Extent, ...]) -> Index:
-    """The index into a tensor of shape `into` of the element that is at `index` of the same elements in `shape`.
+    """Convert `index` into a tensor of `shape` to the index of the same element in a reshaped tensor of shape `into`.
 
     Digits are regrouped; where a size cuts through a digit, the index becomes quotients and remainders.
     """
@@ -198,5 +198,5 @@ def _regrouped(index: Index, into: tuple[Extent, ...]) -> Index | None:
 
 
 def normal(dim: int, rank: int) -> int:
-    """A dimension that may count from the end, from the front."""
+    """Return a dimension counted from the front. The argument may count from the end."""
     return dim % rank if rank else 0

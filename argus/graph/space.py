@@ -85,7 +85,7 @@ class Space:
         return tuple(self.atoms(dim) for dim in dims)
 
     def atoms(self, dim: Sequence[int]) -> Dim:
-        """A dimension in atoms as they are now."""
+        """Return a dimension as the atoms into which it is currently cut."""
         found: list[int] = []
         for atom in dim:
             found += self.atoms(self._now[atom]) if atom in self._now else (atom,)
@@ -112,7 +112,8 @@ class Space:
         self._insist()
 
     def regrouped(self, dims: Dims, shape: Sequence[Extent]) -> Dims:
-        """The dimensions of a reshaped value, whose elements keep their order. Atoms are cut where a size asks for it.
+        """Return the dimensions of a reshaped value, whose elements keep their order. Atoms are cut where a size of the
+        new shape requires it.
 
         Raises Mismatch where a size cuts an atom unevenly.
         """

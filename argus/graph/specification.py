@@ -23,7 +23,7 @@ MOST_TERMS = 4000
 
 
 def specifications(group: Group, layout: Layout) -> dict[str, str]:
-    """The text of `al.spec` by output: `lambda a, b: ...`. Raises NotExpressible."""
+    """Return the text of `al.spec` for each output: `lambda a, b: ...`. Raises NotExpressible."""
     builder = _Builder(group, layout)
     return {param.name: builder.of(param) for param in layout.writes}
 
@@ -38,7 +38,7 @@ class _Builder:
         self.short: dict[tuple[str, ...], str] = {}
 
     def of(self, param: Param) -> str:
-        """The specification of one output."""
+        """Return the specification of one output."""
         self.extents = {}
         digits: dict[int, Var] = {}
         for axis in param.axes:
@@ -52,7 +52,7 @@ class _Builder:
         return f"lambda {', '.join(axis.index for axis in param.axes) or 'i'}: {bare(self.text(term))}"
 
     def element(self, value: Value) -> Element:
-        """The element of a value that the group computes."""
+        """Return the term for one element of a value that the group computes."""
         if value not in self.meanings:
             node = value[0]
             metas = results(node)
@@ -76,7 +76,7 @@ class _Builder:
         return self.operand(value, self.group.use(node, value))
 
     def operand(self, value: Value, use: str) -> Operand:
-        """A value as an operator's argument: computed by the group, a view, or read."""
+        """Return a value as an operator's argument: a computed value, a view, or a tensor that is read."""
         meta = meta_of(value)
         assert meta is not None
         space = self.group.space
@@ -136,7 +136,7 @@ class _Builder:
                 return None
 
     def load(self, param: Param, index: Index) -> str:
-        """An element of a tensor: for each axis of the view that is passed, the digits of the index there."""
+        """Return an element of a tensor. Each axis of the view that is passed is indexed by its digits."""
         digits: dict[int, Var] = {}
         computed: dict[int, Term] = {}
         places = set() if self.group.window is not None else set(self.group.space.atoms(self.group.places))
@@ -177,11 +177,12 @@ class _Builder:
         return self.name((digits[0].name,)) if digits else "0"
 
     def name(self, digits: tuple[str, ...]) -> str:
-        """The name of an index that is made of these digits: of an axis of the result, or of a bound variable."""
+        """Return the name of an index with these digits: an axis of the result, or a bound variable."""
         return self.short.get(digits, digits[0])
 
     def keys(self, variables: tuple[Var, ...]) -> list[tuple[str, ...]]:
-        """The axes that bound variables go along. Raises NotExpressible where tensors group them differently."""
+        """Return the axes along which bound variables run. Raises NotExpressible if tensors group the variables
+        differently."""
         names = {v.name for v in variables}
         found = [key for key in self.extents if names.intersection(key)]
         if sorted(name for key in found for name in key) != sorted(names):
@@ -193,5 +194,5 @@ class _Builder:
 
 
 def dtypes(layout: Layout) -> dict[str, str]:
-    """The dtype of each tensor, in the language."""
+    """Return the dtype of each tensor in the language."""
     return {p.name: dtype(p.dtype) for p in (*layout.reads, *layout.writes)}

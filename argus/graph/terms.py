@@ -96,12 +96,12 @@ ZERO = Flat(())
 
 
 def dtype_of(term: Term) -> str:
-    """The dtype of a term; indices are int64."""
+    """Return the dtype of a term. Indices are int64."""
     return "int64" if isinstance(term, Flat) else term.dtype
 
 
 def parts(term: Term) -> tuple[Term, ...]:
-    """The terms that a term is made of."""
+    """Return the direct operands of a term."""
     match term:
         case Load(index=index):
             return index
@@ -116,14 +116,14 @@ def parts(term: Term) -> tuple[Term, ...]:
 
 
 def walk(term: Term) -> Iterator[Term]:
-    """The term and everything in it."""
+    """Yield the term and all terms inside it."""
     yield term
     for part in parts(term):
         yield from walk(part)
 
 
 def cast(term: Term, dtype: str) -> Term:
-    """`term` as `dtype`; constants are converted at once."""
+    """Convert `term` to `dtype`. Constants are converted immediately."""
     if dtype_of(term) == dtype:
         return term
     if isinstance(term, Number):
@@ -132,7 +132,7 @@ def cast(term: Term, dtype: str) -> Term:
 
 
 def number(value: float | int | bool, dtype: str) -> float | int | bool:
-    """A Python number of the kind that `dtype` holds."""
+    """Return a Python number of the kind (bool, int or float) that `dtype` holds."""
     if dtype == "bool":
         return bool(value)
     return float(value) if is_float(dtype) else int(value)
@@ -144,12 +144,12 @@ def is_float(dtype: str) -> bool:
 
 
 def wide(dtype: str) -> str:
-    """The dtype that an operator computes in: PyTorch computes 16-bit floats in float32."""
+    """Return the dtype in which an operator computes: PyTorch computes 16-bit floats in float32."""
     return "float64" if dtype == "float64" else "float32"
 
 
 def product(extents: Sequence[Extent]) -> Extent:
-    """The product of sizes."""
+    """Return the product of sizes."""
     result: Extent = 1
     for extent in extents:
         result = result * extent

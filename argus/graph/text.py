@@ -14,12 +14,12 @@ _INFIX = {
 
 
 def dtype(name: str) -> str:
-    """A dtype in the language."""
+    """Return the language's name of a dtype."""
     return "al.boolean" if name == "bool" else f"al.{name}"
 
 
 def literal(value: float | int | bool) -> str:
-    """A number in the language."""
+    """Return a number as text of the language."""
     if isinstance(value, float) and isnan(value):
         return 'float("nan")'
     if isinstance(value, float) and isinf(value):
@@ -28,7 +28,8 @@ def literal(value: float | int | bool) -> str:
 
 
 def printed(term: Term, leaf: Callable[[Term], str | None]) -> str:
-    """A term as an expression of the language. `leaf` gives the text of a term of its own kind, or None."""
+    """Return a term as an expression of the language. `leaf` returns the text of terms that the caller prints itself,
+    and None for others."""
     found = leaf(term)
     if found is not None:
         return found
@@ -56,7 +57,7 @@ def printed(term: Term, leaf: Callable[[Term], str | None]) -> str:
 
 
 def bare(text: str) -> str:
-    """The text without brackets around all of it."""
+    """Return the text without brackets that enclose all of it."""
     if not text.startswith("("):
         return text
     depth = 0

@@ -52,8 +52,9 @@ class Tile:
 
 
 def tile(layout: Layout, scans: bool = False, follows: Mapping[str, Axis] | None = None) -> Tile:
-    """The tile of a group without a product, which has scans or not. `follows`: by the symbol of an axis that is read
-    at computed places, the axis of results that these places go along. Raises Mismatch for a group without axes."""
+    """Return the tile of a group without a product. `scanned` tells if the group has scans. `follows` maps the symbol
+    of an axis that is read at computed indices to the axis of results along which these indices run. Raises Mismatch
+    for a group without axes."""
     parallel, reduced = list(layout.of(PARALLEL)), list(layout.of(REDUCED))
     if not parallel and not reduced:
         raise Mismatch("a kernel of one element")
@@ -131,8 +132,8 @@ class ProductTile:
 
 
 def product_tile(layout: Layout, target: str, bits: int) -> ProductTile:
-    """The tile of a matrix product. `bits` of an element that a matrix instruction multiplies; 0: there is none. Raises
-    Mismatch for one whose factors are no matrices with batches."""
+    """Return the tile of a matrix product. `bits` is the width of an element that a matrix instruction multiplies, or 0
+    if no instruction fits. Raises Mismatch if the factors are not batched matrices."""
     left, right, depth = layout.of(LEFT), layout.of(RIGHT), layout.of(REDUCED)
     if len(depth) != 1 or not (left or right):
         raise Mismatch("a product over several axes")
@@ -150,7 +151,8 @@ def product_tile(layout: Layout, target: str, bits: int) -> ProductTile:
 def _measured(
     layout: Layout, rows: Axis, columns: Axis, depth: Axis, grid: tuple[Axis, ...], target: str, bits: int
 ) -> ProductTile | None:
-    """The tile that the model of the machine expects to be the fastest; None for sizes known only when it runs."""
+    """Return the tile that the machine's model expects to be the fastest. Return None if sizes are known only at run
+    time."""
     from argus.kernels.tiling import ProductShape, ranked
 
     if target != "sm_90a" or not all(isinstance(a.extent, int) for a in layout.axes):
@@ -211,7 +213,7 @@ class ConvolutionTile:
 
 
 def flat_tile(layout: Layout, spatial: tuple[Axis, ...], target: str, bits: int) -> ConvolutionTile:
-    """The tile of a convolution whose image is read by boxes: `width` places of an image that follow one another."""
+    """Return the tile of a convolution whose image is read by boxes of `width` consecutive pixels."""
     rows = _filters(layout)
     if rows is None:
         raise Mismatch("no axis of filters")
@@ -226,7 +228,7 @@ def flat_tile(layout: Layout, spatial: tuple[Axis, ...], target: str, bits: int)
 
 
 def direct_tile(layout: Layout, spatial: tuple[Axis, ...]) -> ConvolutionTile:
-    """The tile of a convolution whose products are added up one by one, over pixels that follow one another."""
+    """Return the tile of a convolution whose products are accumulated one by one, over consecutive pixels."""
     rows = _filters(layout)
     filters = min(-(-rows.extent // 8) * 8, 32) if rows is not None else 1
     pixels = tuple((a, 2) for a in spatial)
@@ -235,7 +237,8 @@ def direct_tile(layout: Layout, spatial: tuple[Axis, ...]) -> ConvolutionTile:
 
 def convolution_tile(layout: Layout, channels: Axis | None, spatial: tuple[Axis, ...], phases: dict[str, int],
                      target: str, bits: int) -> ConvolutionTile:  # fmt: skip
-    """The tile of a convolution. `bits` of an element that a matrix instruction multiplies; 0: there is none."""
+    """Return the tile of a convolution. `bits` is the width of an element that a matrix instruction multiplies, or 0 if
+    no instruction fits."""
     rows = _filters(layout)
     depth = channels.extent if channels is not None else 1
     mma = bool(bits) and rows is not None and rows.extent >= LEAST_FILTERS and depth >= LEAST_CHANNELS
@@ -303,7 +306,7 @@ def _shared_out(
 
 
 def _factors(width: int, count: int) -> Iterator[tuple[int, ...]]:
-    """All ways to write a power of two as a product of `count` powers of two."""
+    """Yield all ways to write a power of two as a product of `count` powers of two."""
     if count <= 1:
         yield from ((width,),) if count else ()
         return
@@ -330,7 +333,7 @@ def _power(axis: Axis) -> int:
 
 
 def _power_of(number: int) -> int:
-    """A number, rounded up to a power of two, at least 2."""
+    """Round a number up to a power of two that is at least 2."""
     power = 2
     while power < number:
         power *= 2

@@ -43,7 +43,7 @@ class Window:
 
 
 def window_of(node: Node) -> Window:
-    """The window of an operator. Raises Mismatch for one that is not generated."""
+    """Return the window of an operator. Raises Mismatch if no kernel can be generated for it."""
     name, arguments = name_of(node.target), capture.given(node)
     if name == "convolution.default":
         weight = meta_of(inputs(node)[1])

@@ -28,7 +28,7 @@ from argus.graph.views import within
 
 
 def each(values: Sequence[int], count: int) -> list[int]:
-    """One value a dimension; a single one is for all."""
+    """Return one value for each dimension. A single value stands for all dimensions."""
     given = list(values)
     return given * count if len(given) == 1 else given
 
@@ -123,7 +123,8 @@ def _product(counts: Sequence[Term]) -> Term:
 
 
 def _adaptive_pool(site: Site, x: Operand, *_: Any) -> Element:
-    """The average of windows that share out the image: from floor(p H / P) to ceil((p + 1) H / P)."""
+    """Return the average pooling whose windows divide the image: window p covers floor(p H / P) to ceil((p + 1) H / P).
+    """
     spatial = len(site.result.shape) - (2 if len(site.result.shape) > 3 else 1)
     first = len(x.shape) - spatial
     over = Over(site, x, range(first, len(x.shape)))

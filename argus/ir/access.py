@@ -88,7 +88,8 @@ class Relation:
 
 
 def relations(stmt: Stmt) -> tuple[Relation, ...]:
-    """All accesses of one statement (not of nested ones): reads first, then the write or accumulation."""
+    """Return all accesses of one statement, reads first, then the write or accumulation. Nested statements are not
+    included."""
     match stmt:
         case Copy():
             return _copy(stmt)

@@ -21,11 +21,11 @@ class Linear:
     terms: tuple[tuple[Expr, int], ...]
 
     def coefficient(self, atom: Expr) -> int:
-        """The coefficient of `atom`; 0 if it does not occur as a summand."""
+        """Return the coefficient of `atom`; 0 if it does not occur as a summand."""
         return dict(self.terms).get(atom, 0)
 
     def without(self, atom: Expr) -> Linear:
-        """The sum without the summand `atom`."""
+        """Return the sum without the summand `atom`."""
         return Linear(self.const, tuple((e, c) for e, c in self.terms if e != atom))
 
     def depends_on(self, axis: int) -> bool:
@@ -39,7 +39,7 @@ def depends_on(expr: Expr, axis: int) -> bool:
 
 
 def linear(expr: Expr) -> Linear:
-    """`expr` as a sum. Casts between integer types are transparent: indices do not overflow."""
+    """Return `expr` as a sum of terms. Casts between integer types are ignored, because indices do not overflow."""
     terms: dict[Expr, int] = {}
     const = _collect(expr, 1, terms)
     return Linear(const, tuple((e, c) for e, c in terms.items() if c != 0))
@@ -76,7 +76,7 @@ class Facts:
     loops: Mapping[str, int]
 
     def divisor(self, expr: Expr) -> int:
-        """The largest known integer that divides every value of `expr`; 0 if `expr` is always 0."""
+        """Return the largest known integer that divides every value of `expr`, or 0 if `expr` is always 0."""
         total = linear(expr)
         return reduce(gcd, (c * self._atom(e) for e, c in total.terms), abs(total.const))
 

@@ -70,13 +70,13 @@ _ATOM = 1024  # bytes: shared tiles keep their place in the pattern of the swizz
 
 
 def rank_in_cluster(cluster: int) -> Expr:
-    """The number of a block within its cluster of that many, from its program."""
+    """Return the number of a program's block within its cluster of the given size."""
     return op("mod", ProgramId(0), Const(cluster))
 
 
 def peer(block: Expr, rank: int, cluster: int) -> int | None:
-    """The number of the block that `block`, of an `Access`, is for block `rank` of a cluster; None if that depends on
-    anything else."""
+    """Return the number of the block that the field `block` of an `Access` names, seen from block `rank` of a cluster.
+    Return None if the number depends on anything but the rank."""
 
     def change(expr: Expr) -> Expr | None:
         if expr == rank_in_cluster(cluster):
@@ -90,7 +90,8 @@ def peer(block: Expr, rank: int, cluster: int) -> int | None:
 
 
 def of_block(rank: int, cluster: int) -> Callable[[Expr], Expr | None]:
-    """The rule that writes what a program of block `rank` computes by the number of its cluster, `ProgramId(0)`."""
+    """Return the rewriting rule that expresses a program of block `rank` through the number of its cluster,
+    `ProgramId(0)`."""
     mine = op("add", op("mul", ProgramId(0), Const(cluster)), Const(rank))
 
     def change(expr: Expr) -> Expr | None:
@@ -114,27 +115,29 @@ def of_block(rank: int, cluster: int) -> Callable[[Expr], Expr | None]:
 
 
 def members(among: Among, rank: int) -> tuple[int, ...]:
-    """The blocks that `among` means to block `rank`, itself one of them."""
+    """Return the blocks that `among` names for block `rank`. They include block `rank`."""
     first = rank - rank // among.stride % among.count * among.stride
     return tuple(first + number * among.stride for number in range(among.count))
 
 
 def reached(groups: Sequence[Among], rank: int, cluster: int) -> tuple[int, ...]:
-    """The blocks that are in one of the `groups` of block `rank`; all of the cluster if there are no groups."""
+    """Return the blocks that share one of the `groups` with block `rank`, or all blocks of the cluster if there are no
+    groups."""
     if not groups:
         return tuple(range(cluster))
     return tuple(sorted({block for among in groups for block in members(among, rank)}))
 
 
 def number_among(among: Among, cluster: int) -> Expr:
-    """The own block's number among those, from 0 on."""
+    """Return the position of the own block among these blocks, counted from 0."""
     rank = rank_in_cluster(cluster)
     digit = op("floordiv", rank, Const(among.stride))
     return digit if among.count * among.stride == cluster else op("mod", digit, Const(among.count))
 
 
 def that_share(exprs: Sequence[Expr], cluster: int) -> Among | None:
-    """The largest group of blocks of a cluster for each of which all of `exprs` are the same; None: no two blocks."""
+    """Return the largest groups of blocks of a cluster in which all of `exprs` have equal values, or None if no two
+    blocks agree."""
     seen = [tuple(rewrite(e, of_block(rank, cluster)) for e in exprs) for rank in range(cluster)]
     sizes = [n for n in range(cluster, 1, -1) if cluster % n == 0]
     found = (
@@ -155,7 +158,7 @@ def reaches_peers(kernel: Kernel) -> bool:
 
 
 def peers_of(stmt: Stmt) -> tuple[Access, ...]:
-    """The accesses of a statement to tiles of a peer."""
+    """Return the accesses of a statement to tiles of another block of the cluster."""
     return tuple(a for a in (stmt.dst, stmt.src) if a.block is not None) if isinstance(stmt, Copy) else ()
 
 
@@ -179,7 +182,8 @@ def clusters(extent: Expr, cluster: int) -> Expr | None:
 
 
 def grid_of_clusters(kernel: Kernel) -> tuple[Expr, ...]:
-    """The extents of a kernel's grid, in clusters along axis 0; () if it declares none."""
+    """Return the extents of a kernel's grid, with axis 0 counted in clusters. Return () if the kernel declares no grid.
+    """
     if not kernel.grid:
         return ()
     along = clusters(kernel.grid[0], kernel.cluster)
@@ -193,7 +197,8 @@ def group_of_clusters(kernel: Kernel) -> int:
 
 
 def unite(kernel: Kernel) -> Kernel:
-    """A well-formed explicit kernel with each cluster as one block; a kernel without clusters as it is."""
+    """Return a well-formed explicit kernel in which each cluster is one block. A kernel without clusters is returned
+    unchanged."""
     if kernel.cluster == 1:
         return kernel
     kernel = _in_roles(kernel)
@@ -232,7 +237,7 @@ def unite(kernel: Kernel) -> Kernel:
 
 
 def _in_roles(kernel: Kernel) -> Kernel:
-    """The kernel with all that its threads do in a role, if it has none."""
+    """Move all statements of the kernel's threads into one role, if the kernel has no roles."""
     if any(isinstance(s, Roles) for s in kernel.body):
         return kernel
     tensors = {t.name for t in kernel.tensors}
@@ -275,7 +280,7 @@ class _Block:
         self._threads = kernel.cluster * kernel.num_threads
 
     def role(self, role: Role, warps: int) -> Role:
-        """The role as one of the united block."""
+        """Return the role as a role of the united block."""
         return replace(
             role,
             name=_name(role.name, self._rank),
@@ -315,7 +320,7 @@ class _Block:
                 return (stmt,)
 
     def _arriving_at(self, stmt: BulkCopy, signal: Signal, rank: int) -> BulkCopy:
-        """The share of a multicast that arrives in one block."""
+        """Return the share of a multicast that arrives in one block."""
         tile = stmt.dst.obj.removesuffix(_name("", self._rank))
         return replace(stmt, dst=Access(_name(tile, rank), stmt.dst.index), signal=signal, instr="tma.load", among=None)
 

@@ -12,7 +12,8 @@ ARRANGEMENTS = ("sorted", "distinct", "permutation", "offsets")
 
 
 def ranges(kernel: Kernel, tensor: str | None = None) -> tuple[InRange, ...]:
-    """The ranges of elements that are declared, or follow from how they are arranged: of all tensors, or of one."""
+    """Return the ranges of elements that are declared, or that follow from a declared arrangement: of all tensors, or
+    of one tensor."""
     found = (_range(kernel, p) for p in kernel.preconditions)
     return tuple(r for r in found if r is not None and tensor in (None, r.tensor))
 
@@ -52,12 +53,13 @@ def is_distinct(kernel: Kernel, tensor: str) -> bool:
 
 
 def offsets_of(kernel: Kernel, tensor: str) -> Arranged | None:
-    """The segments that a tensor's elements begin and end, if they do."""
+    """Return the segments whose bounds a tensor's elements are, or None if they are no bounds."""
     return next((p for p in arrangements(kernel, tensor) if p.how == "offsets"), None)
 
 
 def possible(kernel: Kernel, fact: InRange | Arranged) -> Expr | None:
-    """A condition on sizes and scalars that some contents fulfil `fact`, as far as it is one; None for any."""
+    """Return a condition on sizes and scalars under which some contents fulfil `fact`, or None if no such condition is
+    known."""
     tensor = kernel.object(fact.tensor)
     assert isinstance(tensor, Tensor)
     match fact:
@@ -91,8 +93,8 @@ def possible(kernel: Kernel, fact: InRange | Arranged) -> Expr | None:
 
 
 def offence(how: str, values: Any, total: int = 0, longest: int | None = None) -> str | None:
-    """The first place at which contents are not arranged as declared, in words, or None; `total` and `longest` are
-    those of offsets. `values` is an array of NumPy or of PyTorch, which is looked at where it is."""
+    """Return the first place at which the contents violate the declared arrangement, in words, or None. `total` and
+    `longest` belong to `offsets`. `values` is an array of NumPy or PyTorch and is read on its own device."""
     if how == "offsets":
         if values.shape[0] == 0:
             return "has no elements, and offsets begin with 0"
@@ -117,7 +119,7 @@ def offence(how: str, values: Any, total: int = 0, longest: int | None = None) -
 
 
 def outside(values: Any, lo: int, hi: int) -> str | None:
-    """The first place that holds a number outside of [lo, hi), in words, or None."""
+    """Return the first place that holds a number outside of [lo, hi), in words, or None."""
     found = _first((values < lo) | (values >= hi))
     if found is None:
         return None
@@ -125,12 +127,12 @@ def outside(values: Any, lo: int, hi: int) -> str | None:
 
 
 def spaced(offending: str) -> str:
-    """An offence as what follows a tensor's name: `[3]` at once, words after a space."""
+    """Return the text of a violation that follows a tensor's name: `[3]` without a space, words after a space."""
     return offending if offending.startswith("[") else f" {offending}"
 
 
 def _first(wrong: Any) -> list[int] | None:
-    """The first coordinate, in row-major order, at which an array holds."""
+    """Return the first coordinate, in row-major order, at which a boolean array is true."""
     if 0 in wrong.shape or not bool(wrong.any()):
         return None
     return _unravelled(int((wrong * 1).reshape(-1).argmax()), tuple(int(n) for n in wrong.shape))

@@ -153,7 +153,8 @@ _PARTS = frozenset({Kind.PART, Kind.PARTS})
 
 
 def describe(node: type) -> Descriptor:
-    """The descriptor of a class of nodes that has a `FORM`. Raises `TypeError` for a field that the form lacks."""
+    """Return the descriptor of a class of nodes that has a `FORM`. Raises `TypeError` for a field that the form lacks.
+    """
     key: Any = node
     return _describe(key)
 
@@ -186,7 +187,7 @@ def _part(field: Field) -> Descriptor:
 
 
 def parts(node: type) -> Iterator[type]:
-    """The classes of nodes that stand in nodes of this class, and in those, besides statements."""
+    """Yield the classes of nodes, other than statements, that occur in nodes of this class at any depth."""
     for field in describe(node).fields.values():
         if field.part is not None:
             yield field.part

@@ -115,7 +115,7 @@ class Operator:
 
 
 def _function(name: str, function: Callable[[float], float], *, real: bool = False) -> Operator:
-    """The row of an elementwise function of one float."""
+    """Return the table row of an elementwise function of one float."""
     return Operator(name, 1, "same", takes="floats", real=real, function=function)
 
 
@@ -187,7 +187,7 @@ TRUE = Const(True, boolean)
 
 
 def children(expr: Expr) -> tuple[Expr, ...]:
-    """The direct sub-expressions."""
+    """Return the direct sub-expressions."""
     match expr:
         case Elem(index=index):
             return index
@@ -198,7 +198,7 @@ def children(expr: Expr) -> tuple[Expr, ...]:
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
-    """`expr` and everything in it, parents first."""
+    """Yield `expr` and all of its sub-expressions, parents first."""
     left = [expr]
     while left:
         yield (first := left.pop())
@@ -221,7 +221,7 @@ def rewrite(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
 
 
 def substitute_coords(expr: Expr, values: tuple[Expr, ...]) -> Expr:
-    """`expr` with every `Coord(i)` replaced by `values[i]`."""
+    """Return `expr` with every `Coord(i)` replaced by `values[i]`."""
 
     def change(e: Expr) -> Expr | None:
         return values[e.axis] if isinstance(e, Coord) else None
@@ -230,7 +230,8 @@ def substitute_coords(expr: Expr, values: tuple[Expr, ...]) -> Expr:
 
 
 def reshaped(shape: tuple[int, ...], source: tuple[int, ...]) -> tuple[Expr, ...]:
-    """The coordinates in a tile of shape `source` of the element at c0, c1, ... of the same elements in `shape`.
+    """Return the coordinates, in a tile of shape `source`, of the element at c0, c1, ... of the same elements in
+    `shape`.
 
     In the order of the elements the last dimension is the fastest. Dimensions that both have stay coordinates.
     """
@@ -252,7 +253,8 @@ def reshaped(shape: tuple[int, ...], source: tuple[int, ...]) -> tuple[Expr, ...
 
 
 def _regrouped(shape: tuple[int, ...], first: int, source: tuple[int, ...]) -> list[Expr]:
-    """The coordinates of one group: dimensions `shape`, from number `first` on, as the dimensions `source`."""
+    """Convert the coordinates of one group of dimensions, with extents `shape` and numbered from `first`, to
+    coordinates in the extents `source`."""
     place: Expr = Const(0)
     for axis, extent in enumerate(shape):
         if extent > 1:
@@ -268,13 +270,13 @@ def _regrouped(shape: tuple[int, ...], first: int, source: tuple[int, ...]) -> l
 
 
 def coords(rank: int) -> tuple[Expr, ...]:
-    """`(Coord(0), ..., Coord(rank - 1))`."""
+    """Return `(Coord(0), ..., Coord(rank - 1))`."""
     return tuple(Coord(axis) for axis in range(rank))
 
 
 def linear(expr: Expr) -> tuple[dict[Expr, int], int]:
-    """An integer expression as a sum: {term -> factor}, none of them 0, and a constant. Casts are terms, and so is
-    what is computed modulo 2^32."""
+    """Return an integer expression as a sum: {term -> nonzero factor} and a constant. Casts and operations modulo 2^32
+    count as terms."""
     match expr:
         case Op() if expr.dtype.modular:
             return {expr: 1}, 0
@@ -293,7 +295,7 @@ def linear(expr: Expr) -> tuple[dict[Expr, int], int]:
 
 
 def elements(expr: Expr) -> Iterator[Elem]:
-    """Every register (or tensor) element that `expr` reads."""
+    """Yield every register (or tensor) element that `expr` reads."""
     return (e for e in walk(expr) if isinstance(e, Elem))
 
 
@@ -318,7 +320,7 @@ _COMPARE: dict[str, Callable[[int, int], bool]] = {
 
 
 def op(name: str, *args: Expr) -> Expr:
-    """An integer or boolean operator application with constants folded; dtype from the table."""
+    """Return an integer or boolean operation with constants folded. The dtype comes from the table."""
     dtype = boolean if OPERATORS[name].result == "bool" else args[-1].dtype
     if len(args) == 2 and isinstance(args[0], Const) and isinstance(args[1], Const) and dtype.kind != "float":
         a, b = int(args[0].value), int(args[1].value)
@@ -352,7 +354,7 @@ def op(name: str, *args: Expr) -> Expr:
 
 
 def conjunction(conditions: list[Expr]) -> Expr | None:
-    """All of `conditions`, or None for no condition."""
+    """Return the conjunction of `conditions`, or None if there are none."""
     result: Expr | None = None
     for condition in conditions:
         if condition != TRUE:

@@ -12,7 +12,7 @@ ANY = (-(2**127), 2**127)
 
 
 def operate(name: str, args: list[Interval]) -> Interval:
-    """The range of an operator's results for arguments in some ranges, in unbounded arithmetic."""
+    """Return the range of an operator's results in unbounded arithmetic, given the ranges of its arguments."""
     match name, args:
         case "add", [(a, b), (c, d)]:
             return a + c, b + d
@@ -52,6 +52,7 @@ def operate(name: str, args: list[Interval]) -> Interval:
 
 
 def within(dtype: DType, result: Interval) -> Interval:
-    """The range of an operation's results in its type: modulo 2^32 anything, if it may leave the range."""
+    """Return the range of an operation's results in its type. If an operation modulo 2^32 may leave its range, the
+    result is the whole range."""
     least, most = dtype.integers
     return (least, most) if dtype.modular and not least <= result[0] <= result[1] <= most else result

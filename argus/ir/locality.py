@@ -46,7 +46,8 @@ _TABLES: dict[str, Callable[..., Table]] = {
 
 
 def evaluate(expr: Expr, domain: FragmentLayout) -> Table | None:
-    """`expr` at every (thread, value) of `domain`, `[num_threads, num_values]`; None if it is over anything else."""
+    """Return the value of `expr` at every (thread, value) of `domain` as an array `[num_threads, num_values]`. Return
+    None if `expr` reads anything but coordinates."""
     match expr:
         case Const(value=int(value)):
             return np.asarray(value)
@@ -84,7 +85,7 @@ def holders(layout: FragmentLayout) -> NDArray[np.bool_]:
 
 
 def by_warp(held: NDArray[np.bool_], warp_size: int) -> NDArray[np.bool_]:
-    """The same for warps: `[num_warps, cells]`."""
+    """Return the same for warps, as an array `[num_warps, cells]`."""
     warps: NDArray[np.bool_] = np.logical_or.reduce(held.reshape(-1, warp_size, held.shape[1]), axis=1)
     return warps
 
@@ -93,10 +94,10 @@ def by_warp(held: NDArray[np.bool_], warp_size: int) -> NDArray[np.bool_]:
 def foreign(
     domain: FragmentLayout, index: tuple[Expr, ...], operand: FragmentLayout, warp_size: int | None
 ) -> tuple[int, int] | None:
-    """The first (thread, value) of `domain` whose cell of `operand` is not held by that thread.
+    """Return the first (thread, value) of `domain` for which the thread does not hold its cell of `operand`, or None.
 
-    With a `warp_size`: by no lane of that thread's warp. None if there is none, or the index cannot be
-    enumerated. Cells outside of the operand are a matter of bounds, not of locality.
+    With a `warp_size`: by no lane of that thread's warp. None if there is none, or the index cannot be enumerated.
+    Cells outside of the operand are a matter of bounds, not of locality.
     """
     where = cells(index, operand.shape, domain)
     if where is None:
@@ -113,7 +114,8 @@ def foreign(
 def partial(
     domain: FragmentLayout, index: tuple[Expr, ...], target: FragmentLayout, warp_size: int
 ) -> tuple[int, int] | None:
-    """The first (element of the domain, warp): the warp holds the element's cell of `target`, not the element.
+    """Return the first (element of the domain, warp) for which the warp holds the element's cell of `target` but not
+    the element, or None.
 
     Such a warp cannot total the cell by itself. None if there is none, or the index cannot be enumerated.
     """
@@ -148,6 +150,6 @@ def _held_along(domain: FragmentLayout, where: Table, target: FragmentLayout, wa
 
 
 def _held(layout: FragmentLayout, warp_size: int) -> Table:
-    """The pairs (warp, element it holds), each as one number: warp * layout.size + element."""
+    """Return the pairs (warp, element that the warp holds), each encoded as warp * layout.size + element."""
     warps = np.arange(layout.num_threads, dtype=np.int64)[:, None] // warp_size
     return np.unique(warps * layout.size + layout.linear())

@@ -307,7 +307,8 @@ class Roles(Statement):
     roles: tuple[Role, ...]
 
     def own_barrier(self, role: Role) -> int:
-        """The named barrier that `Barrier` in `role` is: roles have the first ones, in order; 0 is the block's."""
+        """Return the named barrier that a `Barrier` in `role` uses. The roles use the first named barriers, in order;
+        barrier 0 belongs to the block."""
         return self.roles.index(role) + 1
 
 
@@ -485,7 +486,7 @@ class Kernel:
         return tuple(ProgramId(axis) for axis in range(max(HARDWARE_AXES, len(self.grid or ()))))
 
     def object(self, name: str) -> MemoryObject:
-        """The memory object called `name`; KeyError if there is none."""
+        """Return the memory object called `name`. Raises KeyError if there is none."""
         candidates: tuple[MemoryObject, ...] = (*self.tensors, *self.shared, *self.fragments)
         for candidate in candidates:
             if candidate.name == name:

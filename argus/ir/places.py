@@ -62,7 +62,8 @@ def index_registers(statements: Iterable[Stmt]) -> frozenset[str]:
 
 
 def index_tensors(kernel: Kernel) -> tuple[Tensor, ...]:
-    """The integer tensors whose contents say where, whether and how often: by what is loaded from them, or declared."""
+    """Return the integer tensors whose contents decide where, whether and how often a statement runs. Loads or
+    declarations show which tensors these are."""
     listed = tuple(walk(kernel.body))
     registers = index_registers(listed)
     loaded = {s.src.obj for s in listed if isinstance(s, Copy) and s.dst.obj in registers}
@@ -92,7 +93,7 @@ def without_data(expr: Expr, counting: Set[str]) -> bool:
 
 
 def counted_parts(value: Expr, counting: Set[str]) -> Iterator[Expr]:
-    """The largest parts of a value that are computed from no data: their integers are to be exact."""
+    """Yield the largest parts of a value that are computed without data. Their integers must be exact."""
     if without_data(value, counting):
         yield value
     elif isinstance(value, Op):
@@ -101,7 +102,7 @@ def counted_parts(value: Expr, counting: Set[str]) -> Iterator[Expr]:
 
 
 def _in_tags(stmt: Stmt) -> Iterator[Expr]:
-    """The numbers that tags and assertions speak of."""
+    """Yield the numbers that occur in tags and assertions."""
     terms: list[TagTerm] = []
     match stmt:
         case Tag(fields=fields):

@@ -24,18 +24,20 @@ class Inside:
 
 
 def along(mask: Expr | None, axis: int, ends: Ends) -> Inside | None:
-    """`mask` along `axis` as one that cuts through accesses where `ends` allows it; None if it has another form."""
+    """Return `mask` along `axis` as a range that may begin inside an access only if `ends` allows it. Return None if
+    `mask` has another form."""
     return inside(mask, axis) if ends is Ends.BOTH else prefix(mask, axis)
 
 
 def prefix(mask: Expr | None, axis: int) -> Inside | None:
-    """`mask` along the domain's `axis` as one that does not begin inside of a vector; None if it has another form."""
+    """Return `mask` along the domain's `axis` as a range without a start, or None if `mask` has another form."""
     found = inside(mask, axis)
     return found if found is not None and found.start is None else None
 
 
 def inside(mask: Expr | None, axis: int) -> Inside | None:
-    """`mask` along the domain's `axis` in that form, which has a bound if it has a start; None if it has another."""
+    """Return `mask` along the domain's `axis` as a range with a bound, and a start only if it has a bound. Return None
+    if `mask` has another form."""
     if mask is None:
         return Inside(None, None, None, None)
     terms = _terms(mask)

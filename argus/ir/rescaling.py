@@ -12,14 +12,14 @@ from argus.ir.visit import walk as statements
 
 
 def accumulators(kernel: Kernel) -> frozenset[str]:
-    """The tiles that are accumulated into."""
+    """Return the tiles into which statements accumulate."""
     return frozenset(s.dst.obj if isinstance(s, Accumulate) else s.d.obj
                      for s in statements(kernel.body) if isinstance(s, (Accumulate, Mma)))  # fmt: skip
 
 
 def rescaled(stmt: Stmt, accumulated: frozenset[str]) -> Elem | None:
-    """The element of an accumulator that a statement multiplies by a factor that is the same along an axis, for each
-    element of its domain; None if it does something else."""
+    """Return the accumulator element that a statement multiplies, for each element of its domain, by a factor that is
+    constant along an axis. Return None if the statement does something else."""
     match stmt:
         case Map(dst=dst, value=Op(op="mul", args=(a, b)), shape=shape) if dst.index == coords(len(shape)):
             for elem, factor in ((a, b), (b, a)):

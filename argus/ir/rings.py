@@ -25,7 +25,7 @@ class RingPlace:
 
 
 def place_in_ring(expr: Expr) -> RingPlace | None:
-    """The place in a ring that an index stands for, if it is one."""
+    """Return the place in a ring for which an index stands, or None."""
     match expr:
         case Op(op="mod", args=(inner, Const(value=size))):
             moved = _moved(inner)
@@ -45,7 +45,7 @@ class Turn:
 
 
 def turn_in_ring(expr: Expr) -> Turn | None:
-    """The parity of a turn of a ring that an expression stands for, if it is one."""
+    """Return the turn of a ring whose parity an expression computes, or None."""
     if not isinstance(expr, Op) or expr.op != "mod" or expr.args[1] != Const(2, expr.args[1].dtype):
         return None
     inner, ahead = expr.args[0], 0

@@ -60,7 +60,7 @@ def uses(spec: SpecTerm, axis: int) -> bool:
 
 
 def renumbered(spec: SpecTerm, axes: dict[int, int]) -> SpecTerm:
-    """A specified term with its free axes renumbered; bound ones are counted on from there."""
+    """Return a specified term with renumbered free axes. Bound axes are numbered after the free ones."""
     bound = max(axes.values(), default=-1) + 1
     match spec:
         case SpecReduce(axis=axis, body=body):
@@ -77,7 +77,7 @@ def renumbered(spec: SpecTerm, axes: dict[int, int]) -> SpecTerm:
 
 
 def elements_of(spec: SpecTerm) -> list[Elem]:
-    """All elements that a specified term speaks of."""
+    """Return all elements that occur in a specified term."""
     match spec:
         case SpecReduce(body=body):
             return elements_of(body)
@@ -117,7 +117,7 @@ def mapped(spec: SpecTerm, change: Callable[[Expr], Expr]) -> SpecTerm:
 
 
 def substituted(spec: SpecTerm, axis: int, place: Expr) -> SpecTerm:
-    """A specified term with an expression for a free axis."""
+    """Return a specified term with an expression in place of a free axis."""
     match spec:
         case SpecReduce(axis=bound) if bound == axis:
             return spec
@@ -151,10 +151,10 @@ def rounds_in(spec: SpecTerm) -> bool:
 
 
 def recognised(spec: SpecTerm) -> SpecTerm:
-    """A specified term in which a softmax, or the logarithm of a sum of exponentials, that is written out is one.
+    """Return a specified term in which a written-out softmax or log-sum-exp is replaced by its operator.
 
-    exp(s[j] - m) / sum_k exp(s[k] - m), weights that are summed up with factors before they are divided, and
-    log(sum_k exp(s[k])), whatever real number `m` is.
+    exp(s[j] - m) / sum_k exp(s[k] - m), weights that are summed up with factors before they are divided, and log(sum_k
+    exp(s[k])), whatever real number `m` is.
     """
     match spec:
         case SpecReduce(body=body):
@@ -177,7 +177,8 @@ def _written_out(spec: SpecOp) -> SpecTerm | None:
 
 
 def _share(above: SpecTerm, total: SpecReduce, score: SpecTerm) -> SpecTerm | None:
-    """The quotient by a sum of exponentials of such an exponential, or of a sum of products with it."""
+    """Return the softmax for the quotient of an exponential, or of a sum of products with exponentials, by the sum of
+    these exponentials."""
     single = _exponent(above)
     if single is not None:
         return _softmax(single, total, score)
@@ -205,7 +206,7 @@ def _softmax(exponent: SpecTerm, total: SpecReduce, score: SpecTerm) -> SpecSoft
 
 
 def _relative(score: SpecTerm, axis: int) -> SpecTerm:
-    """A score without the maximum that is subtracted from all of them."""
+    """Return a score without the maximum that is subtracted from all scores."""
     match score:
         case Op(op="sub", args=(a, b)) | SpecOp(op="sub", args=(a, b)) if isinstance(strip(b), SpecReduce):
             top = strip(b)

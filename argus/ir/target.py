@@ -78,6 +78,6 @@ TARGETS: dict[str, Target] = {
 
 
 def target_of(vendor: str, device: str) -> Target | None:
-    """The target for a vendor's GPU, by the longest beginning of its name; None if there is none."""
+    """Return the target of a vendor's GPU, chosen by the longest matching prefix of its name, or None."""
     found = [(len(d), t) for t in TARGETS.values() for d in t.devices if t.vendor == vendor and device.startswith(d)]
     return max(found, key=lambda match: match[0])[1] if found else None

@@ -83,7 +83,7 @@ def _grammar() -> Lark:
 
 @cache
 def _rules() -> Mapping[str, Descriptor]:
-    """The nodes that have rules of their own: statements, and what stands in them."""
+    """Return the nodes that have grammar rules of their own: statements, and the nodes inside them."""
     nodes = {node for statement in STATEMENTS for node in (statement, *parts(statement))}
     return {d.name: d for d in sorted(map(describe, nodes), key=lambda d: d.name)}
 
@@ -97,7 +97,7 @@ _SYMBOLS: Mapping[Kind, str] = {
 
 
 def statement_rules() -> str:
-    """The grammar's rules of statements and of their parts, from the forms of the nodes."""
+    """Return the grammar's rules of statements and of their parts, from the forms of the nodes."""
     lines = [f"?stmt: ({' | '.join(describe(s).name for s in STATEMENTS)}) _NL"]
     flags: dict[str, str] = {}  # terminals, by their texts
     several: set[str] = set()
@@ -128,12 +128,13 @@ def statement_rules() -> str:
 
 
 def parse_kernel(text: str) -> Kernel:
-    """The kernel that `text` describes. Raises `SourceError` (code `ir-syntax`) where it is none."""
+    """Return the kernel that `text` describes. Raises `SourceError` (code `ir-syntax`) if `text` describes none."""
     return _read(SourceFile("<ir>", text), None)
 
 
 def read_kernel(source: SourceFile) -> Kernel:
-    """The same of a file, where statements stand for errors to point at."""
+    """Return the kernel that a file describes. Each statement keeps its place in the file, so that errors can point at
+    it."""
     return _read(source, source)
 
 
@@ -299,7 +300,7 @@ def _block(tree: Tree[Token], scope: Names) -> tuple[Stmt, ...]:
 
 
 def _placed(stmt: Stmt, tree: Tree[Token], scope: Names) -> Stmt:
-    """A statement with its place in the file: its first line."""
+    """Return a statement with its place in the file, which is its first line."""
     if scope.source is None:
         return stmt
     line, column = tree.meta.line, tree.meta.column
@@ -313,7 +314,7 @@ def _access(node: Node, scope: Names) -> Access:
 
 
 def _node(tree: Tree[Token], scope: Names) -> object:
-    """A statement, or a part of one, as its descriptor says."""
+    """Build a statement, or a part of one, from its descriptor."""
     descriptor = _rules()[str(tree.data)]
     children = iter(tree.children)
     found: dict[str, Any] = {}
@@ -335,7 +336,7 @@ def _node(tree: Tree[Token], scope: Names) -> object:
 
 
 def _fields(form: tuple[Piece, ...]) -> Iterator[Field]:
-    """The fields of a form, in the order of the text."""
+    """Yield the fields of a form in the order of the text."""
     for piece in form:
         match piece:
             case Hole(field=field) | Flag(field=field):

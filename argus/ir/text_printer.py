@@ -77,7 +77,7 @@ class Names:
     source: SourceFile | None = None
 
     def enter(self, *loops: str) -> Names:
-        """The scope inside a loop with these counters."""
+        """Return the scope inside a loop with these counters."""
         return replace(self, loops=self.loops.union(loops))
 
     def is_param(self, name: str) -> bool:
@@ -89,7 +89,7 @@ EMPTY_SCOPE = Names({}, {})
 
 
 def scope_of(params: tuple[Tensor | Scalar, ...], objects: tuple[Shared | Fragment, ...]) -> Names:
-    """The scope of everything after the declarations."""
+    """Return the scope that follows the declarations."""
     types: dict[str, DType] = {}
     for param in params:
         match param:
@@ -102,7 +102,7 @@ def scope_of(params: tuple[Tensor | Scalar, ...], objects: tuple[Shared | Fragme
 
 
 def inferred(op: str, args: tuple[DType, ...]) -> DType | None:
-    """The type of an operation when nothing is written beside it; None for casts, which say theirs."""
+    """Return the type of an operation for which the text gives none. Return None for casts, which print their type."""
     match OPERATORS[op].result:
         case "bool":
             return boolean
@@ -116,12 +116,12 @@ def inferred(op: str, args: tuple[DType, ...]) -> DType | None:
 
 
 def print_expr(expr: TagTerm | SpecTerm, scope: Names = EMPTY_SCOPE) -> str:
-    """An expression, a term of a tag, or a term of a specification, as text."""
+    """Return an expression, a tag term or a specification term as text."""
     return _term(expr, scope)[0]
 
 
 def _term(expr: TagTerm | SpecTerm, scope: Names) -> tuple[str, int]:
-    """The text, and how strongly it binds."""
+    """Return the text and its binding strength."""
     match expr:
         case TagField(elem=elem, name=field):
             return f"{_elem(elem, scope)}.{field if isinstance(field, int) else _name(field)}", ATOM
@@ -218,7 +218,7 @@ def _access(access: Access, scope: Names) -> str:
 
 
 def print_shape(shape: tuple[int, ...]) -> str:
-    """`128x64`; `()` for a scalar."""
+    """Return a shape as text: `128x64`, or `()` for a scalar."""
     return "x".join(map(str, shape)) or "()"
 
 
@@ -226,7 +226,7 @@ def print_shape(shape: tuple[int, ...]) -> str:
 
 
 def print_kernel(kernel: Kernel) -> str:
-    """The whole kernel; `parse_kernel(print_kernel(k)) == k`."""
+    """Return the whole kernel as text, such that `parse_kernel(print_kernel(k)) == k`."""
     scope = scope_of(kernel.params, (*kernel.shared, *kernel.fragments))
     lines = [f"kernel {_name(kernel.name)}"]
     if kernel.target is not None:
@@ -253,7 +253,7 @@ def print_kernel(kernel: Kernel) -> str:
 
 
 def print_stmt(stmt: Stmt, kernel: Kernel) -> str:
-    """One statement of `kernel`, with what is nested in it."""
+    """Return the text of one statement of `kernel`, including nested statements."""
     loops = frozenset(name for s in walk(kernel.body) if isinstance(s, For) for name in s.counters)
     scope = scope_of(kernel.params, (*kernel.shared, *kernel.fragments))
     return _node(stmt, Names(scope.params, scope.elements, loops))
@@ -328,7 +328,7 @@ def _fragment(fragment: Fragment) -> str:
 
 
 def _node(node: object, scope: Names) -> str:
-    """The text of a statement, or of a part of one, as its descriptor says."""
+    """Print a statement, or a part of one, according to its descriptor."""
     inner = scope.enter(*node.counters) if isinstance(node, For) else scope
     return "".join(_piece(piece, node, scope, inner) for piece in describe(type(node)).form)
 
@@ -351,7 +351,7 @@ def _piece(piece: Piece, node: object, scope: Names, inner: Names) -> str:
 
 
 def _value(value: Any, kind: Kind, scope: Names, inner: Names) -> str:
-    """The text of a field: `scope` is that of its node, `inner` that of the blocks in it."""
+    """Return the text of a field. `scope` is the scope of its node, and `inner` that of the blocks in the node."""
     match kind:
         case Kind.ACCESS:
             return _access(value, scope)

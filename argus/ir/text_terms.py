@@ -90,7 +90,7 @@ def elem_of(tree: Tree[Token], scope: Names) -> Elem:
 
 
 def term_of(node: Node, scope: Names, dtype: DType | None = None) -> Term:
-    """An expression or term; `dtype` is the type written beside it, if any."""
+    """Build an expression or term. `dtype` is the type written beside it, if any."""
     tree = tree_of(node)
     kids = cast("list[Node]", list(tree.children))
     match str(tree.data):

@@ -44,12 +44,12 @@ class Scope:
     variables: Mapping[str, int] = field(default_factory=dict)
 
     def over(self, rank: int) -> Scope:
-        """The same with `Coord(0) ... Coord(rank - 1)`."""
+        """Return the scope extended by `Coord(0) ... Coord(rank - 1)`."""
         return replace(self, axes=frozenset(range(rank)))
 
 
 def scope_of(kernel: Kernel) -> Scope:
-    """The scope of a kernel's body outside of loops."""
+    """Return the scope of a kernel's body outside of loops."""
     objects: tuple[MemoryObject, ...] = (*kernel.tensors, *kernel.shared, *kernel.fragments)
     params = dict.fromkeys(kernel.sizes, int32)
     for param in kernel.params:

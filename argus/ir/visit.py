@@ -26,7 +26,7 @@ _Node = TypeVar("_Node")
 
 
 def walk(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
-    """Every statement, parents before children, in program order."""
+    """Yield every statement in program order, parents before children."""
     for stmt in body:
         yield stmt
         for block in blocks(stmt):
@@ -34,7 +34,7 @@ def walk(body: tuple[Stmt, ...]) -> Iterator[Stmt]:
 
 
 def blocks(node: object) -> Iterator[tuple[Stmt, ...]]:
-    """The blocks of statements that stand directly in a statement, in program order."""
+    """Yield the statement lists that are direct children of a statement, in program order."""
     for field in describe(type(node)).blocks:
         value = getattr(node, field.name)
         if field.kind is Kind.BLOCK:
@@ -64,7 +64,7 @@ def _replaced(node: _Node, fields: Mapping[str, object]) -> _Node:
 
 
 def numbered(kernel: Kernel) -> Kernel:
-    """The same kernel with an `id` for each statement: its place in the order of `rewrite_blocks`."""
+    """Return the kernel with an `id` for each statement: its position in the order of `rewrite_blocks`."""
     numbers = count()
     body = rewrite_blocks(kernel.body, lambda block: tuple(replace(s, id=next(numbers)) for s in block))
     return replace(kernel, body=body)
@@ -81,7 +81,7 @@ def rewrite_body(body: tuple[Stmt, ...], change: Callable[[Stmt], tuple[Stmt, ..
 
 
 def map_exprs(stmt: _Node, change: Callable[[Expr], Expr | None]) -> _Node:
-    """`stmt` with `change` applied bottom-up to all of its own expressions (not those of nested statements).
+    """Return `stmt` with `change` applied bottom-up to its own expressions. Nested statements are left unchanged.
 
     In a tag condition the element whose tag is meant must stay an `Elem`. Extents of tagged tensors and specifications
     stay as they are.
@@ -139,7 +139,8 @@ def _map_elem(elem: Elem, one: Callable[[Expr], Expr]) -> Elem:
 
 
 def map_accesses(stmt: Stmt, change: Callable[[Access], Access]) -> Stmt:
-    """`stmt` with `change` applied to every access of its own: to memory, and (as `Elem`) to registers or tags."""
+    """Return `stmt` with `change` applied to each of its own accesses: to memory, and (as `Elem`) to registers or tags.
+    """
 
     def register(expr: Expr) -> Expr | None:
         if not isinstance(expr, Elem):
@@ -151,7 +152,7 @@ def map_accesses(stmt: Stmt, change: Callable[[Access], Access]) -> Stmt:
 
 
 def _map_own(node: _Node, change: Callable[[Access], Access]) -> _Node:
-    """`node` with `change` applied to the accesses that are fields of it, or of its parts."""
+    """Return `node` with `change` applied to the accesses in its fields and in the fields of its parts."""
     new: dict[str, object] = {}
     for field in describe(type(node)).accesses:
         value = getattr(node, field.name)

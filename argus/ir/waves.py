@@ -46,7 +46,8 @@ def in_lane_order(addresses: NDArray[np.int64], warp_size: int) -> NDArray[np.bo
 
 
 def load_to_lds(stmt: Copy, row: CopyRow) -> Iterator[Problem]:
-    """Every thread issues every instruction, or waves would count differently; what is masked is filled with zeros."""
+    """Check that every thread issues every instruction, and that masked elements are filled with zeros. Otherwise waves
+    would count differently."""
     assert stmt.layout is not None
     if not stmt.layout.primary().all():
         yield f"{row.name} needs a layout without replicas: every lane of every wave takes part", stmt.span
@@ -69,7 +70,7 @@ def operands(stmt: WaveStep) -> dict[str, tuple[int, ...]]:
 
 
 def wave_step(stmt: WaveStep) -> Iterator[Problem]:
-    """The operands are in the instruction's range."""
+    """Check that the operands are in the instruction's range."""
     found = operands(stmt)
     if not found:
         yield "a wait names a counter", stmt.span
@@ -80,7 +81,7 @@ def wave_step(stmt: WaveStep) -> Iterator[Problem]:
 
 
 def off_target(stmt: WaveStep, target: Target) -> Iterator[Problem]:
-    """The target has the instruction."""
+    """Check that the target has the instruction."""
     for name in operands(stmt):
         if not set(STEPS[name].architectures) & set(target.architectures):
             yield f"{target.name} has no {name.split()[0]}", stmt.span

@@ -391,8 +391,8 @@ def _group(q: torch.Tensor, k: torch.Tensor, sizes: Sequence[int]) -> int:
 
 
 def _together(q: torch.Tensor, group: int) -> torch.Tensor | None:
-    """The rows of all query heads of a head of keys as those of one head, where they stand one behind the other: fewer
-    tiles are padded, and keys are brought once for all of them. Without a mask nothing tells such rows apart."""
+    """Return the rows of all query heads of a head of keys as the rows of one head, if they are adjacent in memory.
+    Less is padded then, and keys are loaded once for all of them. Without a mask, nothing depends on the head."""
     batch, heads, rows, size = q.shape
     if rows > 1 and q.stride(1) != rows * q.stride(2):
         return None

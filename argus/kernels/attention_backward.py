@@ -227,7 +227,8 @@ def attention_backward(
     causal: bool = False,
     scale: float | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The gradients of q, k and v, given those of `y, lse = attention(q, k, v, return_lse=True)`: `dy` and `dlse`.
+    """Return the gradients of q, k and v, given those of `y, lse = attention(q, k, v, return_lse=True)`: `dy` and
+    `dlse`.
 
     `causal` and `scale` are those of `attention`. Without `dlse`, nothing depends on the log-sum-exp. The results are
     in q's dtype, and the same in each run. Raises LaunchError.
@@ -278,7 +279,7 @@ def _checked(
     lse: torch.Tensor,
     dlse: torch.Tensor | None = None,
 ) -> tuple[DType, int]:
-    """The dtype, and the query heads of each head of keys. Raises LaunchError."""
+    """Return the dtype, and the number of query heads for each head of keys. Raises LaunchError."""
     dtype, group = checked(q, k, v)
     for name, x in (("dy", dy), ("y", y)):
         dtype_of(name, x, (dtype.name,))

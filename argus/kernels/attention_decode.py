@@ -169,7 +169,7 @@ def _parts(heads: int, pages: int, page: int, warps: int) -> tuple[int, int]:
 def _checked(
     q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, table: torch.Tensor, lens: torch.Tensor
 ) -> DType:
-    """The dtype. Raises LaunchError."""
+    """Return the dtype. Raises LaunchError."""
     dtype = dtype_of("q", q, ("float16", "bfloat16"))
     for name, x in (("keys", keys), ("values", values)):
         dtype_of(name, x, (dtype.name,))

@@ -88,7 +88,7 @@ _WAVE_ROWS = 32
 
 
 def wave_tiles(problem: AttentionShape, dtype: DType) -> Tiles:
-    """The constants on gfx942: eight waves share keys and values where such programs fill the machine, else four.
+    """Return the constants on gfx942: eight waves share keys and values if such programs fill the machine, else four.
 
     Blocks of keys are as wide as LDS holds two of; where eight waves have 256 registers each, float16 leaves none for
     the wider ones, and neither do four waves for 128 numbers.
@@ -159,7 +159,7 @@ def _groups(problem: AttentionShape) -> Iterator[int]:
 
 
 def costs(problem: AttentionShape, shape: Shape, width: int, span: int) -> NDArray[np.float64]:
-    """The seconds of a head's programs, in their order."""
+    """Return the time in seconds of each program of a head, in order."""
     first = np.arange(0, problem.rows, shape.rows)[:, None]
     begin = np.arange(0, problem.keys, span)[None, :]
     stop = np.full_like(first, problem.keys)

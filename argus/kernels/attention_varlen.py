@@ -232,7 +232,7 @@ def _tiles(tensors: tuple[torch.Tensor, ...], short: bool) -> Mapping[str, int |
 def _checked(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, rows: torch.Tensor, keys: torch.Tensor
 ) -> tuple[DType, int]:
-    """The dtype, and the query heads of each head of keys. Raises LaunchError."""
+    """Return the dtype, and the number of query heads for each head of keys. Raises LaunchError."""
     dtype = dtype_of("q", q, ("float16", "bfloat16"))
     for name, x in (("k", k), ("v", v)):
         dtype_of(name, x, (dtype.name,))

@@ -105,7 +105,7 @@ def _work(tensors: tuple[torch.Tensor, ...], _numbers: tuple[Any, ...]) -> Work:
 def _checked(
     k: torch.Tensor, v: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, slots: torch.Tensor, *angles: Any
 ) -> Any:
-    """The dtype. Raises LaunchError."""
+    """Return the dtype. Raises LaunchError."""
     dtype = dtype_of("k", k, _FLOATS)
     for name, x, rank in (("k", k, 3), ("keys", keys, 4), ("slots", slots, 1)):
         same_rank(name, x, rank)

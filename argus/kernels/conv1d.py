@@ -62,11 +62,13 @@ def convolved(
 def causal_conv1d(
     x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, *, activation: str | None = None
 ) -> torch.Tensor:
-    """`activation(conv(x) + bias)` of `x` `[B, T, D]` along T, with zeros before the first time: `[B, T, D]`.
+    """Return `activation(conv(x) + bias)` of `x` `[B, T, D]` along T, with zeros before the first time step.
+
+    The result is `[B, T, D]`.
 
     `weight` is `[D, W]` with W at most 8, the last tap that of the element itself; `bias` is `[D]`; `activation` is
-    None or "silu". All are of float32, float16 or bfloat16, the same; float32 arithmetic. No gradient.
-    Raises LaunchError.
+    None or "silu". All are of float32, float16 or bfloat16, the same; float32 arithmetic. No gradient. Raises
+    LaunchError.
     """
     tensors = (x, weight) if bias is None else (x, weight, bias)
     result: torch.Tensor = _conv(tensors, (), (activation,))
@@ -88,7 +90,7 @@ def _work(tensors: tuple[torch.Tensor, ...], _numbers: tuple[Number, ...], activ
 def _checked(
     x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, *, activation: str | None
 ) -> DType:
-    """The dtype. Raises LaunchError."""
+    """Return the dtype. Raises LaunchError."""
     same_rank("x", x, 3)
     same_rank("weight", weight, 2)
     dtype, taps = dtype_of("x", x), weight.shape[1]

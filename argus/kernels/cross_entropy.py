@@ -154,11 +154,11 @@ def cross_entropy_long_rows(
 
 
 def cross_entropy(logits: torch.Tensor, target: torch.Tensor, ignore_index: int = -100) -> torch.Tensor:
-    """`-log_softmax(logits)[t, target[t]]` of every row, float32 `[T]`. Differentiable.
+    """Return `-log_softmax(logits)[t, target[t]]` of every row, float32 `[T]`. Differentiable.
 
     `logits` `[T, V]` is float32, float16 or bfloat16, `target` `[T]` int64 or int32. The loss of a row whose target is
-    `ignore_index` is 0, and NaN if the target is no column. Rows of logits may be any distance apart.
-    Raises LaunchError.
+    `ignore_index` is 0, and NaN if the target is no column. Rows of logits may be any distance apart. Raises
+    LaunchError.
     """
     return losses_and_levels(logits, target, ignore_index)[0]
 
@@ -166,7 +166,7 @@ def cross_entropy(logits: torch.Tensor, target: torch.Tensor, ignore_index: int 
 def losses_and_levels(
     logits: torch.Tensor, target: torch.Tensor, ignore_index: int = -100
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The losses of `cross_entropy`, and the logarithm of the sum of the exponentials of each row."""
+    """Return the losses of `cross_entropy`, and the logarithm of the sum of exponentials of each row."""
     results: tuple[torch.Tensor, torch.Tensor] = losses_function((logits, target), (ignore_index,))
     return results
 
@@ -189,7 +189,7 @@ def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...]) -> Wor
 
 
 def _checked(logits: torch.Tensor, target: torch.Tensor) -> tuple[DType, DType]:
-    """The dtypes. Raises LaunchError."""
+    """Return the dtypes. Raises LaunchError."""
     same_rank("logits", logits, 2)
     same_shape("target", target, tuple(logits.shape[:1]))
     return dtype_of("logits", logits), dtype_of("target", target, ("int64", "int32"))

@@ -74,7 +74,8 @@ def cross_entropy_backward(
     ignore_index: int = -100,
     dlevel: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """The gradient of `logits` `[T, V]`, in their dtype, given `dloss` `[T]`, that of `cross_entropy`'s losses.
+    """Return the gradient of `logits` `[T, V]` in their dtype. `dloss` `[T]` is the gradient of `cross_entropy`'s
+    losses.
 
     `level` `[T]` is the logarithm of the sum of each row's exponentials, as `losses_and_levels` gives it, and `dlevel`
     its gradient, 0 if not given; all but logits and targets are of float32. The loss of a row whose target is
@@ -99,7 +100,7 @@ def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...]) -> Wor
 def _checked(
     dloss: torch.Tensor, dlevel: torch.Tensor, logits: torch.Tensor, target: torch.Tensor, level: torch.Tensor
 ) -> tuple[DType, DType]:
-    """The dtypes of logits and targets. Raises LaunchError."""
+    """Return the dtypes of logits and targets. Raises LaunchError."""
     same_rank("logits", logits, 2)
     for name, x in (("dloss", dloss), ("dlevel", dlevel), ("target", target), ("level", level)):
         same_shape(name, x, tuple(logits.shape[:1]))

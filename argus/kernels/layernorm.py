@@ -328,7 +328,7 @@ def _work_of_sum(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...])
 def _checked(
     x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, residual: torch.Tensor | None = None
 ) -> tuple[DType, DType]:
-    """The dtypes of x and the parameters. Raises LaunchError."""
+    """Return the dtypes of x and the parameters. Raises LaunchError."""
     dtype, scale = dtype_of("x", x), dtype_of("weight", weight)
     same_shape("weight", weight, (columns(x),))
     same_shape("bias", bias, (columns(x),))

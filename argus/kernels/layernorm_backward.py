@@ -183,7 +183,7 @@ def layernorm_backward_columns(
 def layernorm_backward(
     dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-5
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The gradients of `x`, `weight` and `bias`, given `dy`, that of `layernorm(x, weight, bias, eps)`.
+    """Return the gradients of `x`, `weight` and `bias`. `dy` is the gradient of `layernorm(x, weight, bias, eps)`.
 
     `dy` and `x` are of one shape and of one of float32, float16 and bfloat16, `weight` of any of these, which is the
     dtype of both gradients of parameters; the arithmetic is float32's, and rows may be any distance apart. The same in
@@ -222,7 +222,7 @@ def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...]) -> Wor
 
 
 def _checked(dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> tuple[DType, DType]:
-    """The dtypes of x and the weight. Raises LaunchError."""
+    """Return the dtypes of x and the weight. Raises LaunchError."""
     dtype, scale = dtype_of("x", x), dtype_of("weight", weight)
     same_shape("weight", weight, (columns(x),))
     same_shape("dy", dy, tuple(x.shape))

@@ -21,7 +21,9 @@ _LARGEST = 128  # features of a head
 
 
 def linear_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, log_decay: torch.Tensor) -> torch.Tensor:
-    """`out[t] = sum(exp(log_decay[s + 1] + ... + log_decay[t]) * (q[t] . k[s]) * v[s] for s <= t)`, `[B, T, H, D]`.
+    """Return `out[t] = sum(exp(log_decay[s + 1] + ... + log_decay[t]) * (q[t] . k[s]) * v[s] for s <= t)`.
+
+    The shape is `[B, T, H, D]`.
 
     `q` and `k` are `[B, T, J, E]`, `v` `[B, T, H, D]` with H a multiple of J (consecutive heads share q and k), all
     bfloat16 or float16, with D and E at most 128; `log_decay` is `[B, T, H]` of float32, at most 0. It is the state
@@ -64,7 +66,7 @@ def _power(count: int) -> int:
 
 
 def _checked(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, log_decay: torch.Tensor) -> DType:
-    """The dtype. Raises LaunchError."""
+    """Return the dtype. Raises LaunchError."""
     for name, x in (("q", q), ("v", v)):
         same_rank(name, x, 4)
     dtype = dtype_of("q", q, _HALVES)

@@ -57,7 +57,7 @@ class Matmul:
         out_dtype: torch.dtype | None = None,
         out: torch.Tensor | None = None,
     ) -> torch.Tensor:
-        """`epilogue(scale_a * scale_b * (a @ b) + bias) + residual`, added up in float32 and rounded once.
+        """Return `epilogue(scale_a * scale_b * (a @ b) + bias) + residual`, added up in float32 and rounded once.
 
         `a` is `[M, K]` or `[Z, M, K]`, `b` `[K, N]` or `[Z, K, N]`, of one dtype: float16, bfloat16, float8_e4m3fn, or
         float32, which is multiplied as tfloat32 (10 bits of mantissa). Views are taken as they are: transposed, padded,
@@ -115,7 +115,7 @@ class Matmul:
         )
 
     def _summed(self, a: torch.Tensor, b: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-        """The product, added up over batches that share the operand `like`."""
+        """Return the product, summed over the batches that share the operand `like`."""
         import torch
 
         batches = max(x.shape[0] if x.ndim == 3 else 1 for x in (a, b))
@@ -140,7 +140,7 @@ def _all(tensors: tuple[Any, ...], absent: tuple[bool, ...]) -> tuple[Any, ...]:
 
 
 def _empty(a: torch.Tensor, b: torch.Tensor, out_dtype: torch.dtype | None, out: torch.Tensor | None) -> torch.Tensor:
-    """The result, empty. Raises LaunchError."""
+    """Return an empty tensor for the result. Raises LaunchError."""
     import torch
 
     dtype = getattr(torch, operands.result_dtype(a, out_dtype, out))
@@ -217,7 +217,7 @@ def packed(request: operands.Request, problem: ProductShape) -> Packings:
 
 
 def of_packed(request: operands.Request, packings: Packings) -> operands.Request:
-    """The product of the copies."""
+    """Return the product of the packed copies."""
     first, second = packings
     return replace(request, a=request.a if first is None else first.out, b=request.b if second is None else second.out)
 
@@ -225,7 +225,7 @@ def of_packed(request: operands.Request, packings: Packings) -> operands.Request
 def _of_operands(
     kernel: JitKernel, combine: JitKernel, request: operands.Request, problem: ProductShape, tile: Tile, ones: Any
 ) -> tuple[Call, ...]:
-    """A product of operands as they are: one call, or one that makes parts of the sums and one that adds them up."""
+    """Return the product of unpacked operands: one call, or one call for partial sums and one that adds them up."""
     if not tile.part:
         seen = operands.turned(request) if tile.swapped else operands.in_halves(request) if tile.shift else request
         tensors, constants = operands.arguments(seen, problem.bulk, ones)

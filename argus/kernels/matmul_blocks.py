@@ -34,7 +34,8 @@ def quantize_blocks(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def rmsnorm_quantize(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> tuple[torch.Tensor, torch.Tensor]:
-    """`quantize_blocks(rmsnorm(x, weight, eps))` in one launch, without rounding in between; `weight` `[N]` as `x`."""
+    """Return `quantize_blocks(rmsnorm(x, weight, eps))` in one launch, without rounding in between; `weight` `[N]` as
+    `x`."""
     results: tuple[torch.Tensor, torch.Tensor] = _rmsnorm((x, weight), (float(eps),))
     return results
 
@@ -47,7 +48,7 @@ def matmul_blocks(
     *,
     out_dtype: torch.dtype | None = None,
 ) -> torch.Tensor:
-    """`(a * scale_a) @ (b * scale_b).T`, `[..., N]`, of float8_e4m3fn with a scale for each block.
+    """Return `(a * scale_a) @ (b * scale_b).T`, `[..., N]`, of float8_e4m3fn with a scale for each block.
 
     `a` is `[..., K]` and `scale_a` `[..., ceil(K / 128)]`, a scale for each 128 elements of a row. `b` is `[N, K]` and
     `scale_b` `[ceil(N / 128), ceil(K / 128)]`, a scale for each 128 x 128 elements. Scales are float32. The result is
@@ -85,7 +86,7 @@ def _shaped(values: torch.Tensor, scale: torch.Tensor, x: torch.Tensor) -> tuple
 
 
 def _checked_rows(x: torch.Tensor, weight: torch.Tensor | None = None) -> DType:
-    """The dtype. Raises LaunchError."""
+    """Return the dtype. Raises LaunchError."""
     rows, dtype = matrix(x), dtype_of("x", x, _HALVES)
     longest("x", rows, LONGEST_ROW)
     if weight is not None:
@@ -101,7 +102,8 @@ def _fake_rows(x: torch.Tensor, weight: torch.Tensor | None = None, _eps: float 
 
 @lru_cache(maxsize=4096)
 def tile_of(target: str, rows: int, aligned: bool) -> Mapping[str, Any]:
-    """The constants of a product of so many rows of `a`. `aligned`: the copy engine can bring both operands."""
+    """Return the constants of a product with the given number of rows of `a`. `aligned`: the copy engine can load both
+    operands."""
     if target == "sm_90a" and aligned:
         side = 64 if rows <= 64 else 128
         return {"ROWS": side, "STAGES": 5, "PRODUCERS": 4, "num_warps": side // 16}
@@ -139,7 +141,7 @@ def _aligned(x: torch.Tensor) -> bool:
 def _checked(
     a: torch.Tensor, b: torch.Tensor, scale_a: torch.Tensor, scale_b: torch.Tensor, *, out_dtype: torch.dtype | None
 ) -> DType:
-    """The result's dtype. Raises LaunchError."""
+    """Return the result's dtype. Raises LaunchError."""
     for name, x in (("a", a), ("b", b)):
         matrix(x)
         dtype_of(name, x, ("float8_e4m3fn",))

@@ -68,7 +68,7 @@ def pack_weights(weights: torch.Tensor, bits: int) -> torch.Tensor:
 def matmul_int4(
     x: torch.Tensor, packed: torch.Tensor, scales: torch.Tensor, zeros: torch.Tensor | None = None, *, group: int = 128
 ) -> torch.Tensor:
-    """`x @ w.T` in x's dtype, with `w[n, k] = (packed weight - zeros[n, k // group]) * scales[n, k // group]`.
+    """Return `x @ w.T` in x's dtype, with `w[n, k] = (packed weight - zeros[n, k // group]) * scales[n, k // group]`.
 
     `x` `[..., K]` is bfloat16 or float16, as are `scales` `[N, ceil(K / group)]`; `packed` is what `pack_weights` makes
     of weights `[N, K]` of 0 to 15; `zeros`, in the dtype and shape of `scales`, are whole, of 0 to 15, and by default
@@ -81,7 +81,7 @@ def matmul_int4(
 def matmul_int8(
     x: torch.Tensor, packed: torch.Tensor, scales: torch.Tensor, zeros: torch.Tensor | None = None, *, group: int = 128
 ) -> torch.Tensor:
-    """The same as `matmul_int4` for weights and zeros of 0 to 255, zeros by default all 128.
+    """Return the same product as `matmul_int4` for weights and zeros from 0 to 255. The default of all zeros is 128.
 
     `group` is 16, 32, 64 or a multiple of 128.
     """
@@ -98,7 +98,7 @@ def _matmul(
 
 @lru_cache(maxsize=4096)
 def tile_of(target: str, tokens: int, rows: int, depth: int, bits: int, group: int, aligned: bool) -> Mapping[str, int]:
-    """The constants of a product straight from packed weights; DEPTH is 0 if the sum is not cut into parts.
+    """Return the constants of a product straight from packed weights. DEPTH is 0 if the sum is not split.
 
     `aligned`: the copy engine can bring all operands.
     """
@@ -152,7 +152,7 @@ def _work(tensors: tuple[torch.Tensor, ...], bits: int, group: int) -> Work:
 
 
 def _of_parts(given: tuple[Any, ...], out: torch.Tensor, constants: dict[str, Any]) -> tuple[Call, ...]:
-    """The launches that make parts of the sums and add them up."""
+    """Return the launches that compute partial sums and add them up."""
     import torch
 
     x, depth = given[0], int(constants["DEPTH"])
@@ -187,7 +187,7 @@ def _checked(
     bits: int,
     group: int,
 ) -> DType:
-    """The dtype. Raises LaunchError."""
+    """Return the dtype. Raises LaunchError."""
     dtype, depth = dtype_of("x", x, _HALVES), columns(x)
     dtype_of("scales", scales, (dtype.name,))
     dtype_of("packed", packed, ("int32",))
@@ -206,7 +206,7 @@ def _checked(
 
 
 def _function(bits: int) -> Function:
-    """The operator for weights of so many bits."""
+    """Return the operator for weights of the given number of bits."""
 
     def work(tensors: tuple[torch.Tensor, ...], _numbers: tuple[Number, ...], group: int) -> Work:
         return _work(tensors, bits, group)

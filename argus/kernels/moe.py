@@ -45,7 +45,7 @@ def moe(
     activation: str = "swiglu",
     shared: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """The sum over each token's `topk` experts of their weight times what they make of it, `[T, H]`, in x's dtype.
+    """Return, for each token, the weighted sum of the outputs of its `topk` experts: `[T, H]`, in x's dtype.
 
     `x` `[T, H]`, `w1` `[E, 2 I, H]` (an expert's gates and, behind these, what passes them) and `w2` `[E, H, I]` are of
     bfloat16 or float16, all the same; `router_logits` `[T, E]` are as `router` takes them, and choose experts and
@@ -59,7 +59,7 @@ def moe(
 
 @lru_cache(maxsize=4096)
 def tile_of(target: str, rows: int, count: int, aligned: bool, gated: bool, gathered: bool) -> Mapping[str, int | bool]:
-    """The constants of a product of `rows` rows in all with the weights of `count` experts."""
+    """Return the constants of a product of `rows` rows in total with the weights of `count` experts."""
     each = rows / count
     if target == "gfx942" and aligned and each > _FEW:
         side, warps = (256, 8) if each > 2 * _WAVES_ROWS else (_WAVES_ROWS, 4)
@@ -78,7 +78,7 @@ def tile_of(target: str, rows: int, count: int, aligned: bool, gated: bool, gath
 
 
 def tiles(rows: int, count: int, side: int) -> int:
-    """The most tiles of `side` rows that `rows` rows of `count` experts make."""
+    """Return the largest number of tiles of `side` rows into which `rows` rows of `count` experts can be cut."""
     return (rows + min(count, rows) * (side - 1)) // side
 
 
@@ -104,7 +104,8 @@ class Sorted:
         return self._chosen.new_empty(shape)
 
     def cut(self, side: int) -> tuple[Call, torch.Tensor, torch.Tensor]:
-        """The launch that cuts the rows into tiles of `side` rows, where they begin, and whose they are."""
+        """Return the launch that cuts the rows into tiles of `side` rows, and writes where each tile begins and whose
+        rows it has."""
         many = max(1, tiles(self.pairs, self.count, side))
         first, owner = self._new(many + 1), self._new(many + 1)
         constants = {"ROWS": side, "EXPERTS": _power(self.count), "num_warps": 8}
@@ -161,7 +162,7 @@ def _aligned(*tensors: torch.Tensor) -> bool:
 
 
 def _checked(tensors: tuple[torch.Tensor, ...], k: int, activation: str) -> Any:
-    """The dtype. Raises LaunchError."""
+    """Return the dtype. Raises LaunchError."""
     x, logits, w1, w2 = tensors[:4]
     for name, t, rank in (("x", x, 2), ("router_logits", logits, 2), ("w1", w1, 3), ("w2", w2, 3)):
         same_rank(name, t, rank)

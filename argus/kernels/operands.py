@@ -49,12 +49,12 @@ class Request:
 
 
 def dtype_name(x: torch.Tensor | torch.dtype) -> str:
-    """`float16` and the like."""
+    """Return the dtype's name, such as `float16`."""
     return str(getattr(x, "dtype", x)).removeprefix("torch.")
 
 
 def result_dtype(a: torch.Tensor, wanted: torch.dtype | None, out: torch.Tensor | None) -> str:
-    """The name of the result's dtype. Raises LaunchError "dtype-mismatch"."""
+    """Return the name of the result's dtype. Raises LaunchError "dtype-mismatch"."""
     of_a = dtype_name(a)
     name = dtype_name(wanted) if wanted is not None else dtype_name(out) if out is not None else of_a
     if wanted is None and out is None and of_a.startswith("float8"):
@@ -66,7 +66,7 @@ def result_dtype(a: torch.Tensor, wanted: torch.dtype | None, out: torch.Tensor 
 
 
 def result_shape(a: torch.Tensor, b: torch.Tensor) -> tuple[int, ...]:
-    """The shape of a @ b. Raises LaunchError "shape-mismatch"."""
+    """Return the shape of a @ b. Raises LaunchError "shape-mismatch"."""
     batches = {x.shape[0] for x in (a, b) if x.ndim == 3} - {1}
     if not (2 <= a.ndim <= 3 and 2 <= b.ndim <= 3) or a.shape[-1] != b.shape[-2] or len(batches) > 1:
         raise LaunchError.of(
@@ -156,7 +156,7 @@ def _check(name: str, x: torch.Tensor | None, shapes: tuple[tuple[int, ...], ...
 
 
 def _folded(r: Request) -> Request:
-    """A product of one matrix and a batch as one product of matrices, where the batch's rows are evenly spaced."""
+    """Return a product of one matrix and a batch as one matrix product, if the batch's rows are evenly spaced."""
     if r.a.ndim == 3 and r.b.ndim == 2 and r.scale_a is None:
         views = [_rows(x) for x in (r.a, r.c, r.residual) if x is not None]
         if all(v is not None for v in views):
@@ -168,7 +168,7 @@ def _folded(r: Request) -> Request:
 
 
 def _rows(x: torch.Tensor) -> Any:
-    """`x[z, i, j]` as a matrix of all rows, as a view; None where there is none."""
+    """Return `x[z, i, j]` as a matrix of all rows, without copying, or None if there is no such view."""
     even = x.shape[0] == 1 or x.stride(0) == x.shape[1] * x.stride(1)
     return x.flatten(0, 1) if even else None
 
@@ -254,18 +254,18 @@ def _room(rows: int, columns: int, dtype: torch.dtype, device: torch.device) -> 
 
 
 def turned(r: Request) -> Request:
-    """The transposed product, b times a."""
+    """Return the transposed product: b times a."""
     residual = None if r.residual is None else r.residual.mT
     return Request(r.b, r.a, r.c.mT, r.bias, residual, r.scale_b, r.scale_a, r.epilogue, not r.turned)
 
 
 def of_parts(r: Request, parts: torch.Tensor) -> Request:
-    """The product whose result is `parts`, [S, M, N]; what is done with their sum is left to `combine`."""
+    """Return the product whose result is `parts`, [S, M, N]. `combine` applies the epilogue to their sum."""
     return replace(r, c=parts, bias=None, residual=None, scale_a=None, scale_b=None, epilogue=None)
 
 
 def by_rows(r: Request) -> Request:
-    """The product or its transpose, whichever result has rows that are contiguous."""
+    """Return the product or its transpose, whichever has a result with contiguous rows."""
     return turned(r) if _stored(r.c, "M N", "c")[1] == "N M" else r
 
 
@@ -309,7 +309,7 @@ def arguments(r: Request, bulk: bool, ones: torch.Tensor) -> tuple[tuple[torch.T
 
 
 def _stored(x: torch.Tensor, names: str, tensor: str) -> tuple[torch.Tensor, str, str]:
-    """`x` with its dimensions as memory has them, their names in that order, and names for its strides.
+    """Return `x` with its dimensions in memory order, their names in that order, and names for its strides.
 
     Where no dimension has stride 1, all strides are symbols.
     """

@@ -131,7 +131,7 @@ def _work(tensors: tuple[torch.Tensor, ...], _numbers: tuple[Number, ...]) -> Wo
 
 
 def _fake(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """The results, empty."""
+    """Return empty tensors for the results."""
     import torch
 
     columns(x), dtype_of("x", x)

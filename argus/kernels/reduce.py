@@ -228,11 +228,11 @@ def join_parts(
 
 
 def reduce(x: torch.Tensor, op: str, dim: int | None = None, keepdim: bool = False) -> torch.Tensor:
-    """The "sum", "mean" or "max" along `dim`, or of all, of a float32, float16 or bfloat16 tensor, in its dtype.
+    """Return the "sum", "mean" or "max" of a float32, float16 or bfloat16 tensor along `dim`, or over all elements, in
+    its dtype.
 
-    NaN propagates. Elements are added in float32, in an order that depends on the shape alone.
-    Raises LaunchError: "reduction-argument" for another operation, a dimension that x has not, and for the maximum
-    of no elements.
+    NaN propagates. Elements are added in float32, in an order that depends on the shape alone. Raises LaunchError:
+    "reduction-argument" for another operation, a dimension that x has not, and for the maximum of no elements.
     """
     result: torch.Tensor = _reduce((x,), (), (op, dim, keepdim))
     return result
@@ -265,7 +265,7 @@ def _problem_of(x: torch.Tensor, op: str, dim: int | None, keepdim: bool) -> Red
 
 
 def _checked(x: torch.Tensor, op: str, dim: int | None) -> DType:
-    """The dtype. Raises LaunchError."""
+    """Return the dtype. Raises LaunchError."""
     dtype = dtype_of("x", x)
     if op not in OPERATIONS:
         raise _wrong(f"there is no reduction `{op}`", f"write one of {', '.join(OPERATIONS)}")
@@ -277,7 +277,7 @@ def _checked(x: torch.Tensor, op: str, dim: int | None) -> DType:
 
 
 def _shape_of(x: torch.Tensor, dim: int | None, keepdim: bool) -> tuple[int, ...]:
-    """The shape of the result."""
+    """Return the shape of the result."""
     kept = (1,) if keepdim else ()
     if dim is None:
         return kept * x.ndim
@@ -325,7 +325,7 @@ attach(_reduce, _backward, _save)
 
 
 def _calls(problem: Reduction) -> tuple[Call, ...]:
-    """One call, or one for each part and one that joins the parts."""
+    """Return one call, or one call for each part and one that joins the parts."""
     return _along(problem) if problem.x.ndim == 2 else _across(problem)
 
 

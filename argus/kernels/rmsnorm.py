@@ -147,7 +147,7 @@ def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...]) -> Wor
 
 
 def _checked(x: torch.Tensor, weight: torch.Tensor) -> tuple[DType, DType]:
-    """The dtypes. Raises LaunchError."""
+    """Return the dtypes. Raises LaunchError."""
     same_shape("weight", weight, (columns(x),))
     return dtype_of("x", x), dtype_of("weight", weight)
 

@@ -189,7 +189,7 @@ def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...]) -> Wor
 
 
 def _checked(dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> tuple[DType, DType]:
-    """The dtypes of x and the weight. Raises LaunchError."""
+    """Return the dtypes of x and the weight. Raises LaunchError."""
     dtype, scale = dtype_of("x", x), dtype_of("weight", weight)
     same_shape("weight", weight, (columns(x),))
     same_shape("dy", dy, tuple(x.shape))

@@ -107,7 +107,7 @@ def _work(tensors: tuple[torch.Tensor, ...], _numbers: tuple[Number, ...], inter
 
 
 def _checked(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> tuple[DType, DType]:
-    """The dtypes of x and of the angles. Raises LaunchError."""
+    """Return the dtypes of x and of the angles. Raises LaunchError."""
     same_rank("x", x, 4)
     same_rank("cos", cos, 2)
     if not 0 < 2 * cos.shape[1] <= x.shape[3]:

@@ -97,7 +97,8 @@ def spread(
 
 
 def balanced(columns: int, itemsize: int, width: int | None = None, most: int = _MOST_WARPS) -> Spread:
-    """`spread` for a kernel that writes as much as it reads: SMALL for short rows, if that leaves no more idle.
+    """Return `spread` for a kernel that writes as much as it reads: SMALL for short rows, if this leaves no more
+    multiprocessors idle.
 
     SMALL as well for rows of narrower vectors, each of which takes as many registers and instructions as a whole one.
     """
@@ -194,14 +195,15 @@ def _amd(rows: torch.Tensor) -> bool:
 
 
 def columns(x: torch.Tensor) -> int:
-    """The number of elements in a row of `x`. Raises LaunchError "shape-mismatch" for a scalar."""
+    """Return the number of elements in a row of `x`. Raises LaunchError "shape-mismatch" for a scalar."""
     if not x.ndim:
         raise LaunchError.of("shape-mismatch", "a scalar has no rows", "pass a tensor of at least one dimension")
     return x.shape[-1]
 
 
 def matrix(x: torch.Tensor) -> torch.Tensor:
-    """`x` as rows `[M, N]` of consecutive elements: a view, any distance apart, unless only a copy can be that.
+    """Return `x` as rows `[M, N]` of contiguous elements. The rows may be any distance apart. `x` is copied only if no
+    view has this form.
 
     Raises LaunchError "shape-mismatch" for a scalar.
     """
@@ -216,13 +218,14 @@ def shaped(rows: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
 
 
 def vector(rows: torch.Tensor) -> int:
-    """The most elements, up to 16 bytes, that can be moved at once from every such place of `rows`."""
+    """Return the largest number of elements, up to 16 bytes, that one aligned access can move at every such place of
+    `rows`."""
     size = rows.element_size()
     return gcd(16, rows.data_ptr(), rows.stride(0) * size, rows.shape[1] * size) // size
 
 
 def dtype_of(name: str, x: torch.Tensor, allowed: tuple[str, ...] = FLOATS) -> DType:
-    """The language's dtype of `x`, which must be one of `allowed`. Raises LaunchError "dtype-mismatch"."""
+    """Return the language's dtype of `x`, which must be one of `allowed`. Raises LaunchError "dtype-mismatch"."""
     found = str(x.dtype).removeprefix("torch.")
     if found not in allowed:
         what = f"`{name}` is a tensor of {found}; this kernel takes {', '.join(allowed)}"
@@ -231,21 +234,21 @@ def dtype_of(name: str, x: torch.Tensor, allowed: tuple[str, ...] = FLOATS) -> D
 
 
 def same_shape(name: str, x: torch.Tensor, shape: tuple[int, ...]) -> None:
-    """Raises LaunchError "shape-mismatch" unless `x` has `shape`."""
+    """Raise LaunchError "shape-mismatch" unless `x` has `shape`."""
     if tuple(x.shape) != tuple(shape):
         what = f"`{name}` has the shape {tuple(x.shape)}, and {tuple(shape)} is needed"
         raise LaunchError.of("shape-mismatch", what, "pass a tensor of that shape")
 
 
 def same_rank(name: str, x: torch.Tensor, rank: int) -> None:
-    """Raises LaunchError "shape-mismatch" unless `x` has `rank` dimensions."""
+    """Raise LaunchError "shape-mismatch" unless `x` has `rank` dimensions."""
     if x.ndim != rank:
         what = f"`{name}` has {x.ndim} dimensions, and {rank} are needed"
         raise LaunchError.of("shape-mismatch", what, f"pass a tensor of {rank} dimensions")
 
 
 def longest(name: str, rows: torch.Tensor, columns: int) -> None:
-    """Raises LaunchError "shape-mismatch" for rows of more than `columns` elements."""
+    """Raise LaunchError "shape-mismatch" if rows have more than `columns` elements."""
     if rows.shape[1] > columns:
         what = f"rows of `{name}` have {rows.shape[1]} elements, and this kernel takes at most {columns}"
         raise LaunchError.of("shape-mismatch", what, "use the kernels of the single steps")

@@ -42,7 +42,7 @@ def add_shares(
 
 
 def added(shares: torch.Tensor, out: torch.Tensor) -> Call:
-    """The launch that writes the sum of `shares` `[Z, S, N]` over S to `out` `[Z, N]`."""
+    """Return the launch that writes the sum of `shares` `[Z, S, N]` over S to `out` `[Z, N]`."""
     return Call(add_shares, (shares, out), {"OUT": dtype_of("out", out)})
 
 
@@ -59,7 +59,7 @@ def by_rows(rows: int, columns: int, itemsize: int, width: int) -> dict[str, int
 
 @lru_cache(maxsize=4096)
 def by_columns(rows: int) -> dict[str, int]:
-    """The constants of a kernel that adds up columns of `rows` rows, in BLOCKS shares."""
+    """Return the constants of a kernel that adds up the columns of `rows` rows in BLOCKS shares."""
     groups = -(-rows // _COLUMN_ROWS)
     blocks = min(_SHARES, 1 << max(0, groups - 1).bit_length())
     return {"ROWS": _COLUMN_ROWS, "BLOCK": _COLUMN_BLOCK, "BLOCKS": blocks}

@@ -89,10 +89,10 @@ def silu_mul_gradient_tiles(
 
 
 def silu_mul(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
-    """`silu(gate) * up` of two float32, float16 or bfloat16 tensors of one dtype and shape; float32 arithmetic.
+    """Return `silu(gate) * up` of two float32, float16 or bfloat16 tensors of the same dtype and shape, computed in
+    float32.
 
-    Rows (along the last dimension) may be any distance apart, so both can be halves of one tensor.
-    Raises LaunchError.
+    Rows (along the last dimension) may be any distance apart, so both can be halves of one tensor. Raises LaunchError.
     """
     result: torch.Tensor = _silu_mul((gate, up))
     return result
@@ -107,7 +107,7 @@ def _work(tensors: tuple[torch.Tensor, ...], _numbers: tuple[Number, ...]) -> Wo
 
 
 def _checked(gate: torch.Tensor, up: torch.Tensor) -> DType:
-    """The dtype. Raises LaunchError."""
+    """Return the dtype. Raises LaunchError."""
     columns(gate)
     dtype = dtype_of("gate", gate)
     same_shape("up", up, tuple(gate.shape))

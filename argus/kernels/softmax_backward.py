@@ -85,7 +85,8 @@ def softmax_backward_long_rows(
 
 
 def softmax_backward(dy: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """The gradient of `x`, of which `y` is the softmax along the last dimension, given that of `y`; in y's dtype.
+    """Return the gradient of `x` in y's dtype, given `y`, the softmax of `x` along the last dimension, and y's
+    gradient.
 
     `dy` and `y` are of one shape and of one of float32, float16 and bfloat16; the arithmetic is float32's, and rows may
     be any distance apart. Raises LaunchError.
@@ -95,7 +96,8 @@ def softmax_backward(dy: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 
 def log_softmax_backward(dy: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """The gradient of `x`, of which `y` is the logarithm of the softmax: as `softmax_backward`."""
+    """Return the gradient of `x`, given `y`, the logarithm of the softmax of `x`, and y's gradient; see
+    `softmax_backward`."""
     result: torch.Tensor = _softmax_backward((dy, y), (), (True,))
     return result
 
@@ -116,7 +118,7 @@ def _work(tensors: tuple[torch.Tensor, ...], _numbers: tuple[Number, ...], log: 
 
 
 def _checked(dy: torch.Tensor, y: torch.Tensor) -> DType:
-    """The dtype. Raises LaunchError."""
+    """Return the dtype. Raises LaunchError."""
     columns(y)
     dtype = dtype_of("y", y)
     same_shape("dy", dy, tuple(y.shape))

@@ -27,14 +27,14 @@ def shape_class(problem: ProductShape) -> str:
 
 
 def rounded(size: int) -> int:
-    """`size` rounded up to a power of two, or to three quarters of one."""
+    """Return `size` rounded up to a power of two, or to three quarters of one."""
     power = 1 << max(size - 1, 0).bit_length()
     return power * 3 // 4 if size <= power * 3 // 4 and power >= 8 else power
 
 
 @lru_cache(maxsize=1)
 def shipped() -> Mapping[str, Tile]:
-    """The table of this package; empty if it cannot be read."""
+    """Return the table of this package, or an empty table if it cannot be read."""
     try:
         return from_json(json.loads(PATH.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError, KeyError):
@@ -51,14 +51,15 @@ def tile_for(problem: ProductShape) -> Tile:
 
 
 def to_json(table: Mapping[str, Tile]) -> Any:
-    """`table` as a JSON value."""
+    """Return `table` as a JSON value."""
     return {
         key: {**tile.constants, "swapped": tile.swapped, "packed": tile.packed} for key, tile in sorted(table.items())
     }
 
 
 def from_json(data: Any) -> dict[str, Tile]:
-    """The inverse of `to_json`. Raises KeyError, TypeError or ValueError for what it did not make."""
+    """Return the table that the JSON value of `to_json` describes. Raises KeyError, TypeError or ValueError for other
+    values."""
     return {key: _tile(entry) for key, entry in data.items()}
 
 

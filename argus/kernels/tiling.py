@@ -203,7 +203,7 @@ _PLAIN: tuple[_Shape, ...] = tuple(
 
 
 def tiles(problem: ProductShape) -> Iterator[Tile]:
-    """All tiles that may run `problem`, whatever the time they take."""
+    """Yield all tiles that can run `problem`, regardless of their speed."""
     if problem.target == MI300X.target:
         for rows, columns, depth, waves in wave_shapes(problem.bits):
             yield Tile(rows, columns, depth, 2, waves, 0)
@@ -447,13 +447,14 @@ def _uneven(blocks: int, multiprocessors: int) -> float:
 
 
 def _rooms(tile: Tile, blocks: int) -> int:
-    """The multiprocessors that so many blocks take, one after the other."""
+    """Return the number of multiprocessors that `blocks` blocks occupy, including those that clusters of four leave
+    idle."""
     taken, of = _FOUR_TAKE
     return -(-blocks * taken // of) if tile.cluster == 4 else blocks
 
 
 def ranked(problem: ProductShape, model: Modelled | None = None) -> list[tuple[Tile, Estimate]]:
-    """All tiles with their estimates, the fastest first; equal ones in the order of `tiles`."""
+    """Return all tiles with their estimated times, the fastest first. Equal times keep the order of `tiles`."""
     on = model or MODELS.get(problem.target)
     if problem.target == MI300X.target:
         return sorted(((t, _on_waves(problem, t)) for t in tiles(problem)), key=lambda pair: pair[1].seconds)

@@ -181,7 +181,8 @@ def router_rows(
 
 
 def topk(x: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """The k greatest elements of every row, in descending order, and their columns, int64, as `torch.topk(x, k)`.
+    """Return the k largest elements of every row in descending order, and their columns as int64, as `torch.topk(x, k)`
+    does.
 
     `x` is float16 or bfloat16, with rows of k to 512 elements any distance apart, and k at most 16. Of equal elements
     the one that comes first does so here, too, which PyTorch leaves open; -0.0 equals 0.0, and is given as that; NaN is
@@ -194,11 +195,11 @@ def topk(x: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
 def router(
     logits: torch.Tensor, k: int, *, sigmoid: bool = False, renormalize: bool = True, scale: float = 1.0
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The weights, float32, and the numbers, int32, of the k experts that each token goes to.
+    """Return the float32 weights and the int32 numbers of the k experts to which each token is routed.
 
     Experts are those of the k greatest logits of a row, ties as in `topk`, which see for dtypes and sizes; weights are
-    the softmax or `sigmoid` of the logits, over their sum with `renormalize`, times `scale`. No gradient.
-    Raises LaunchError.
+    the softmax or `sigmoid` of the logits, over their sum with `renormalize`, times `scale`. No gradient. Raises
+    LaunchError.
     """
     results: tuple[torch.Tensor, torch.Tensor] = _router((logits,), (float(scale),), (k, sigmoid, renormalize))
     return results
@@ -243,7 +244,7 @@ def _tile(columns: int, k: int) -> dict[str, int]:
 
 
 def checked(x: torch.Tensor, k: int) -> DType:
-    """The dtype of rows whose k greatest elements are wanted. Raises LaunchError."""
+    """Return the dtype of rows whose k largest elements are wanted. Raises LaunchError."""
     if not (0 < k <= MOST_TAKEN and k <= columns(x) <= MOST_COLUMNS):
         what = f"the {k} greatest of rows of {columns(x)} elements are not supported"
         raise LaunchError.of("shape-mismatch", what, f"take 1 to {MOST_TAKEN} of at most {MOST_COLUMNS} elements")
@@ -268,7 +269,7 @@ def _fake_router(
 
 
 def _joined(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...], way: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The operators' arguments: `k` is an integer to PyTorch, and a choice of kernels here."""
+    """Return the operators' arguments. PyTorch sees `k` as an integer; here `k` chooses a kernel."""
     return (*tensors, *numbers, *way)
 
 

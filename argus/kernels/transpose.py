@@ -92,7 +92,8 @@ def transpose_to_odd_rows(
 
 
 def transpose(x: torch.Tensor) -> torch.Tensor:
-    """The contiguous transpose of a float32, float16 or bfloat16 matrix, whose rows may be any distance apart.
+    """Return the contiguous transpose of a float32, float16 or bfloat16 matrix. The matrix's rows may be any distance
+    apart.
 
     A view of `x` where that is contiguous already, as of a single row: PyTorch's `x.t().contiguous()` is one, too.
     Raises LaunchError.
@@ -127,7 +128,7 @@ def _work(tensors: tuple[torch.Tensor, ...], _numbers: tuple[Number, ...]) -> Wo
 
 
 def _checked(x: torch.Tensor) -> DType:
-    """The dtype. Raises LaunchError."""
+    """Return the dtype. Raises LaunchError."""
     same_rank("x", x, 2)
     return dtype_of("x", x)
 

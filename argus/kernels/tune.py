@@ -54,7 +54,7 @@ class Shape:
     b_rows: bool = True
 
     def rate(self, seconds: float) -> str:
-        """The rates of arithmetic and of the operands' bytes, as text."""
+        """Return the rates of arithmetic and of the operands' bytes, as text."""
         size = {"float32": 4, "float8_e4m3fn": 1}.get(self.dtype, 2)
         read = size * (self.m + self.n) * self.k
         return f"{2e-12 * self.m * self.n * self.k / seconds:.0f} TFLOP/s, {read / seconds * 1e-9:.0f} GB/s"
@@ -85,7 +85,7 @@ def tensors(torch: Any, shape: Shape, device: str) -> tuple[Any, Any]:
 
 
 def candidates(problem: ProductShape) -> list[Tile]:
-    """The tiles to be timed, the one that the model prefers first."""
+    """Return the tiles to be timed. The model's first choice comes first."""
     found = ranked(problem)
     return [tile for tile, expected in found[:TRIED] if expected.seconds <= SLOWER * found[0][1].seconds]
 
@@ -108,7 +108,7 @@ def _order(call: Call) -> BuildRequest:
 def tune(
     shapes: Sequence[Shape], device: str, time: Time, build: Build = in_a_process, workers: int | None = None
 ) -> tuple[dict[str, Tile], list[str]]:
-    """The fastest tile by class of shape, and a line for each tile that was tried."""
+    """Return the fastest tile for each class of shape, and a line for each tile that was tried."""
     import torch
 
     plans: list[tuple[Shape, ProductShape, list[Tile]]] = []
@@ -174,7 +174,8 @@ def _product(product: Matmul, sets: Sequence[tuple[Any, Any]], place: int) -> An
 
 
 def on_the_gpu(calls: Sequence[Callable[[int], object]], sets: int) -> list[float]:
-    """The median of batches, the calls in turns. Graphs of a batch each, so that the host takes no part."""
+    """Return the median time of batches. The calls take turns, and each batch is one CUDA graph, so that the host's
+    time is not measured."""
     import torch
 
     rounds = -(-_LEAST_LAUNCHES // sets)
@@ -198,7 +199,7 @@ def on_the_gpu(calls: Sequence[Callable[[int], object]], sets: int) -> list[floa
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command."""
+    """Return the command that repeats the measurement."""
     parser = argparse.ArgumentParser("python -m argus.kernels.tune", description="Measure tiles and write their table.")
     parser.add_argument("kernel", choices=["gemm"])
     parser.add_argument("--json", type=Path, default=PATH, help="the table to write (default: the one that ships)")

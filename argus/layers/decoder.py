@@ -61,7 +61,8 @@ class Attention(nn.Module):
         sin: torch.Tensor,
         cache: PagedCache | None = None,
     ) -> torch.Tensor:
-        """`residual` and the attention of all tokens of `x`, normalised tokens, to those before them.
+        """Return `residual` plus the attention of all tokens. `x` holds the normalised tokens, and each token attends
+        to those before it.
 
         `cos` and `sin` are `[T, features / 2]`. A `cache`, which must be empty, gets the keys and values.
         """
@@ -75,7 +76,8 @@ class Attention(nn.Module):
     def step(
         self, x: torch.Tensor, residual: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, cache: PagedCache
     ) -> torch.Tensor:
-        """`residual` and the attention of one new token of each sequence, `[B, 1, hidden]`, to all that it has.
+        """Return `residual` plus the attention of one new token of each sequence, `[B, 1, hidden]`, to all tokens of
+        the sequence.
 
         `cos` and `sin` are those of each sequence's position, `[B, features / 2]`.
         """
@@ -94,7 +96,7 @@ class GatedMLP(nn.Module):
         self.gate_up, self.down = _weight(2 * shape.inner, shape.hidden), _weight(shape.hidden, shape.inner)
 
     def forward(self, x: torch.Tensor, residual: torch.Tensor) -> torch.Tensor:
-        """`residual` and the MLP of `x`."""
+        """Return `residual` plus the MLP of `x`."""
         gate, up = matmul(x, self.gate_up.t()).chunk(2, dim=-1)
         return matmul(silu_mul(gate, up), self.down.t(), residual=residual)
 
@@ -110,7 +112,7 @@ class Mixture(nn.Module):
         self.down = _weight(shape.experts, shape.hidden, shape.inner)
 
     def forward(self, x: torch.Tensor, residual: torch.Tensor) -> torch.Tensor:
-        """`residual` and what the experts make of `x`. No gradient."""
+        """Return `residual` plus the output of the experts for `x`. No gradient."""
         rows = x.flatten(0, -2)
         logits = matmul(rows, self.router.t())
         more = residual.reshape(rows.shape)
@@ -134,13 +136,14 @@ class DecoderLayer(nn.Module):
     def forward(
         self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, cache: PagedCache | None = None
     ) -> torch.Tensor:
-        """The layer's output for whole sequences: training, or prefill with an empty `cache`."""
+        """Return the layer's output for whole sequences, in training or, with an empty `cache`, in prefill."""
         x = self.attention(rmsnorm(x, self.norm, self.shape.eps), x, cos, sin, cache)
         found: torch.Tensor = self.mlp(rmsnorm(x, self.mlp_norm, self.shape.eps), x)
         return found
 
     def step(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, cache: PagedCache) -> torch.Tensor:
-        """The output for one new token of each sequence, `[B, 1, hidden]`: the same launches at every length."""
+        """Return the output for one new token of each sequence, `[B, 1, hidden]`. The launches are the same at every
+        length."""
         x = self.attention.step(rmsnorm(x, self.norm, self.shape.eps), x, cos, sin, cache)
         found: torch.Tensor = self.mlp(rmsnorm(x, self.mlp_norm, self.shape.eps), x)
         return found

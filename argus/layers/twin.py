@@ -9,7 +9,7 @@ from argus.layers.decoder import DecoderLayer, GatedMLP, Mixture
 
 
 def twin(layer: DecoderLayer, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-    """`layer(x, cos, sin)` with the layer's weights in x's dtype."""
+    """Return `layer(x, cos, sin)` with the layer's weights in x's dtype."""
     shape, weights = layer.shape, {name: p.to(x.dtype) for name, p in layer.named_parameters()}
     normed = F.rms_norm(x, (shape.hidden,), weights["norm"], shape.eps)
     projected = F.linear(normed, weights["attention.qkv"]).view(*x.shape[:2], -1, shape.features)

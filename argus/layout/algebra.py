@@ -48,10 +48,10 @@ def _as_layout(tiler: Tiler) -> Layout:
 
 
 def coalesce(layout: AnyL, profile: IntTuple | None = None) -> AnyL:
-    """The same function with as few modes as possible.
+    """Return the same function with as few modes as possible.
 
-    Laws, with `R = coalesce(L)`: `R.size() == L.size()`; `R(i) == L(i)` for all `i < size`; `R.depth <= 1`.
-    With a tuple `profile`, each mode k is coalesced to profile k, so the top-level modes keep their sizes.
+    Laws, with `R = coalesce(L)`: `R.size() == L.size()`; `R(i) == L(i)` for all `i < size`; `R.depth <= 1`. With a
+    tuple `profile`, each mode k is coalesced to profile k, so the top-level modes keep their sizes.
     """
     return _on_inner(layout, lambda inner: _coalesce(inner, profile))
 
@@ -91,14 +91,14 @@ def filter_zeros(layout: Layout) -> Layout:
 
 
 def composition(a: AnyL, b: Tiler) -> AnyL:
-    """`R = a o b`, the layout with `R(i) == a(b(i))` for all `i < b.size()`, compatible with `b`'s shape.
+    """Return `R = a o b`, the layout with `R(i) == a(b(i))` for all `i < b.size()`, compatible with `b`'s shape.
 
-    Offsets of `b` beyond `a.size()` continue along the last mode of `coalesce(a)`. With a tuple `b`, mode
-    k of the result is `composition(a[k], b[k])`.
+    Offsets of `b` beyond `a.size()` continue along the last mode of `coalesce(a)`. With a tuple `b`, mode k of the
+    result is `composition(a[k], b[k])`.
 
-    Raises `LayoutError` when no layout of this shape is the composition: an extent of `a` cuts a mode of
-    `b` at an uneven place (neither divides the other), two modes of `b` carry into each other inside
-    `a`, or `b` has a negative stride.
+    Raises `LayoutError` when no layout of this shape is the composition: an extent of `a` cuts a mode of `b` at an
+    uneven place (neither divides the other), two modes of `b` carry into each other inside `a`, or `b` has a negative
+    stride.
     """
     return _on_inner(a, lambda inner: _composition(inner, b))
 
@@ -129,7 +129,8 @@ def _compose_tree(
 
 
 def _compose_mode(modes: tuple[tuple[int, int], ...], extent: int, step: int, reach: list[int], what: str) -> Layout:
-    """`i -> A(i*step)` for `i < extent`, adding to `reach[k]` the largest digit used in mode k of A."""
+    """Return the layout `i -> A(i*step)` for `i < extent`. Record in `reach[k]` the largest digit used in mode k of A.
+    """
     if step < 0:
         raise LayoutError(f"{what}: the second has the stride {step}, but indexes the first, from 0")
     if extent == 1 or step == 0:
@@ -160,15 +161,15 @@ def _compose_mode(modes: tuple[tuple[int, int], ...], extent: int, step: int, re
 
 
 def complement(layout: Layout, size: int | Layout = 1) -> Layout:
-    """The layout that enumerates the offsets `layout` skips, up to `size` (an integer, or a layout's size).
+    """Return the layout that enumerates the offsets `layout` skips, up to `size` (an integer, or a layout's size).
 
-    Laws, with `R = complement(L, n)`: strides of `R` are positive and increasing (ordered);
-    `L(i) != R(j)` for all `i` and all `0 < j < R.size()` (disjoint); `R.cosize() <= n` rounded up to
-    a multiple of the largest `extent * stride` of `L` (bounded); and when the strides of `L` nest, the
-    sums `L(i) + R(j)` reach at least `n` different offsets (complete).
+    Laws, with `R = complement(L, n)`: strides of `R` are positive and increasing (ordered); `L(i) != R(j)` for all `i`
+    and all `0 < j < R.size()` (disjoint); `R.cosize() <= n` rounded up to a multiple of the largest `extent * stride`
+    of `L` (bounded); and when the strides of `L` nest, the sums `L(i) + R(j)` reach at least `n` different offsets
+    (complete).
 
-    Raises `LayoutError` when two different coordinates of `L` reach one offset through non-zero strides, or
-    a stride is negative.
+    Raises `LayoutError` when two different coordinates of `L` reach one offset through non-zero strides, or a stride is
+    negative.
     """
     bound = size.size() if isinstance(size, Layout) else size
     if not inttuple.is_int(bound) or bound < 1:
@@ -189,7 +190,7 @@ def complement(layout: Layout, size: int | Layout = 1) -> Layout:
 
 
 def right_inverse(layout: Layout) -> Layout:
-    """The largest `R` found by increasing strides with `L(R(i)) == i` for all `i < R.size()`."""
+    """Return the largest `R` found by increasing strides with `L(R(i)) == i` for all `i < R.size()`."""
     place = 1
     entries: list[tuple[int, int, int]] = []
     for extent, step in flat_modes(layout):
@@ -209,10 +210,10 @@ def right_inverse(layout: Layout) -> Layout:
 
 
 def left_inverse(layout: Layout) -> Layout:
-    """`R` with `R(L(i)) == i` for all `i < L.size()`, for an injective `L`.
+    """Return `R` with `R(L(i)) == i` for all `i < L.size()`, for an injective `L`.
 
-    Offsets that `L` skips are numbered from `L.size()` on, in increasing order, where its strides nest.
-    Raises `LayoutError` when `L` repeats a cell or its strides do not nest (neither divides the other).
+    Offsets that `L` skips are numbered from `L.size()` on, in increasing order, where its strides nest. Raises
+    `LayoutError` when `L` repeats a cell or its strides do not nest (neither divides the other).
     """
     result: list[tuple[int, int]] = []
     covered, previous, spare, place = 1, 1, layout.size(), 1
@@ -258,7 +259,7 @@ def _logical_divide(layout: Layout, tiler: Tiler) -> Layout:
 
 
 def _unzip(split: Layout, tiler: Tiler) -> Layout:
-    """`((a, x), (b, y), z)` to `((a, b), (x, y, z))`, following the tuples of the tiler."""
+    """Rearrange `((a, x), (b, y), z)` to `((a, b), (x, y, z))`, following the tuples of the tiler."""
     if not isinstance(tiler, tuple):
         return split
     modes = list(split)
@@ -268,12 +269,12 @@ def _unzip(split: Layout, tiler: Tiler) -> Layout:
 
 
 def zipped_divide(layout: AnyL, tiler: Tiler) -> AnyL:
-    """`logical_divide` with all tile modes gathered first: `((tile_0, tile_1, …), (rest_0, rest_1, …))`."""
+    """Return `logical_divide` with all tile modes gathered first: `((tile_0, tile_1, …), (rest_0, rest_1, …))`."""
     return _on_inner(layout, lambda inner: _unzip(_logical_divide(inner, tiler), tiler))
 
 
 def tiled_divide(layout: AnyL, tiler: Tiler) -> AnyL:
-    """`zipped_divide` with the rest spread out: `((tile_0, tile_1, …), rest_0, rest_1, …)`."""
+    """Return `zipped_divide` with the rest spread out: `((tile_0, tile_1, …), rest_0, rest_1, …)`."""
 
     def divide(inner: Layout) -> Layout:
         zipped: Layout = _unzip(_logical_divide(inner, tiler), tiler)
@@ -304,7 +305,7 @@ def _logical_product(layout: Layout, tiler: Tiler) -> Layout:
 
 
 def zipped_product(layout: AnyL, tiler: Tiler) -> AnyL:
-    """`logical_product` with the block modes gathered first: `((block_0, …), (repeat_0, …))`."""
+    """Return `logical_product` with the block modes gathered first: `((block_0, …), (repeat_0, …))`."""
     return _on_inner(layout, lambda inner: _unzip(_logical_product(inner, tiler), tiler))
 
 

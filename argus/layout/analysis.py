@@ -17,7 +17,7 @@ from argus.layout.swizzle import AnyLayout, Swizzle, SwizzledLayout, offsets
 
 
 def equal(a: AnyLayout, b: AnyLayout) -> bool:
-    """True when both are the same function of the flat index: same size and same offsets."""
+    """Return True if both layouts have the same size and the same offset for every flat index."""
     if a.size() != b.size():
         return False
     if isinstance(a, Layout) and isinstance(b, Layout):
@@ -30,7 +30,8 @@ def _same_offsets(a: AnyLayout, b: AnyLayout) -> bool:
 
 
 def is_injective(layout: AnyLayout) -> bool:
-    """True when no two coordinates share an offset. Decided by strides that nest, else by enumeration."""
+    """Return True if no two coordinates share an offset. Nested strides decide this directly; otherwise the offsets are
+    enumerated."""
     inner = layout.inner if isinstance(layout, SwizzledLayout) else layout  # a swizzle is a bijection
     modes = sorted((abs(step), extent) for extent, step in flat_modes(inner) if extent > 1)
     reach = 0
@@ -64,7 +65,7 @@ def _plain_width(layout: Layout) -> int:
 
 
 def _swizzled_width(layout: SwizzledLayout) -> int:
-    """A run must not contain a place where offsets stop being consecutive, and must start at a multiple of its width.
+    """Return the largest width whose runs have consecutive offsets and start at a multiple of the width.
 
     A swizzle can also make runs longer than those of its inner layout, so only the offsets tell.
     """
@@ -108,10 +109,10 @@ class F2Form:
 
 
 def f2_matrix(layout: AnyLayout) -> F2Form:
-    """The F2 form. Law: `f2_matrix(L)(i) == L(i)` for all `i < L.size()`.
+    """Return the F2 form. Law: `f2_matrix(L)(i) == L(i)` for all `i < L.size()`.
 
-    Exists when every extent is a power of two and addition never carries: no two index bits may set the same
-    bit of the (inner) offset. Raises `LayoutError` otherwise.
+    Exists when every extent is a power of two and addition never carries: no two index bits may set the same bit of the
+    (inner) offset. Raises `LayoutError` otherwise.
     """
     inner = layout.inner if isinstance(layout, SwizzledLayout) else layout
     start = layout.offset if isinstance(layout, SwizzledLayout) else 0
@@ -133,7 +134,8 @@ def f2_matrix(layout: AnyLayout) -> F2Form:
 
 
 def from_f2(form: F2Form) -> AnyLayout:
-    """A layout with this F2 form, plain where the columns are single disjoint steps, else one swizzle over one.
+    """Return a layout with this F2 form: a plain layout if the columns are disjoint single bits, else one swizzle
+    applied to a layout.
 
     Law: `f2_matrix(from_f2(F)) == F`. Raises `LayoutError` when no layout with a single `Swizzle` has it.
     """
@@ -151,7 +153,7 @@ def from_f2(form: F2Form) -> AnyLayout:
 
 
 def _disjoint(columns: tuple[int, ...], used: int = 0) -> Layout | None:
-    """The layout of these columns when no two share a bit (so XOR is addition), else None."""
+    """Return the layout of these columns if no two share a bit (so that XOR is addition), else None."""
     for column in columns:
         if used & column:
             return None
@@ -177,10 +179,10 @@ def _swizzle_candidates(form: F2Form) -> list[Swizzle]:
 
 
 def to_isl(layout: AnyLayout, shape: tuple[int, ...] | None = None) -> Any:
-    """`isl.Map` from the coordinates of a tile `[c0, …]` to the offset `[o]`, exact on the tile's box.
+    """Return the `isl.Map` from the coordinates `[c0, …]` of a tile to the offset `[o]`, exact on the tile's box.
 
-    `shape` (default: the sizes of the top-level modes) is as in `table`. Extents of nested modes become
-    existential digits; a swizzle becomes digits of its bits, so any layout is representable. Needs islpy.
+    `shape` (default: the sizes of the top-level modes) is as in `table`. Extents of nested modes become existential
+    digits; a swizzle becomes digits of its bits, so any layout is representable. Needs islpy.
     """
     import islpy as isl  # type: ignore[import-not-found, unused-ignore]
 
@@ -201,7 +203,7 @@ def to_isl(layout: AnyLayout, shape: tuple[int, ...] | None = None) -> Any:
 
 
 def _isl_terms(name: str, mode: Layout) -> list[str]:
-    """`stride * ((name / place) mod extent)` for each leaf of one mode."""
+    """Return `stride * ((name / place) mod extent)` for each leaf of one mode."""
     terms: list[str] = []
     place, size = 1, mode.size()
     for extent, step in flat_modes(mode):
@@ -215,7 +217,8 @@ def _isl_terms(name: str, mode: Layout) -> list[str]:
 
 
 def _isl_swizzle(layout: SwizzledLayout, total: str) -> tuple[str, list[str]]:
-    """`x` is the plain offset; each target bit t XOR source bit s becomes `(t + s) mod 2`."""
+    """Return the swizzled offset as isl text, and its conditions. `x` is the plain offset; each target bit t XOR source
+    bit s becomes `(t + s) mod 2`."""
     swizzle = layout.swizzle
     low = swizzle.base - min(0, swizzle.shift)
     source = swizzle.base + max(0, swizzle.shift)
@@ -316,5 +319,6 @@ def access_conflicts(
 
 
 def bank_conflicts(addresses_bytes: NDArray[Any], width_bytes: int, model: BankModel = NVIDIA_SHARED) -> int:
-    """Number of shared-memory wavefronts (passes) of one access; see `access_conflicts` for ideal and degree."""
+    """Return the number of shared-memory wavefronts (passes) of one access; see `access_conflicts` for ideal and
+    degree."""
     return access_conflicts(addresses_bytes, width_bytes, model).wavefronts

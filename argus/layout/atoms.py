@@ -127,7 +127,8 @@ _WGMMA_A = {
 
 
 def _wgmma(n: int, bits: int) -> MmaAtom:
-    """A from registers (or shared memory), B from shared memory, D: warp w holds rows 16*w to 16*w+15."""
+    """Return the atom whose operand A comes from registers (or shared memory) and B from shared memory. Warp w holds
+    rows 16*w to 16*w+15 of D."""
     repeat = f" {n // 8}@1*8" if n > 8 else ""
     k = 256 // bits
     d = parse_fragment(f"[64x{n} | t 4@1*2 8@0 4@0*16 | v 2@1 2@0*8{repeat}]")
@@ -143,7 +144,8 @@ Integer operands (8 bits) exist only for some n; see PTX ISA 9.7.15.2, Matrix Sh
 
 
 def wgmma(n: int, bits: int = 16) -> MmaAtom:
-    """The row `wgmma.m64nNk(256/bits)`. Raises `LayoutError` for an n or a width that does not exist."""
+    """Return the row `wgmma.m64nNk(256/bits)`. Raises `LayoutError` for an n or a width that the instruction does not
+    have."""
     if (n, bits) not in WGMMA:
         raise LayoutError(
             f"there is no wgmma with n = {n!r} and {bits!r}-bit operands: n is a multiple of 8 up to 256, "
@@ -165,8 +167,8 @@ def _mfma(name: str, side: int, k: int, bits: int) -> MmaAtom:
 
 
 def _swapped(atom: MmaAtom) -> MmaAtom:
-    """The instruction with its operands exchanged: `B A^T` is the transposed product. A lane then holds consecutive n
-    of one m: as the operand `a` of another product needs them, and side by side in rows of memory."""
+    """Return the instruction with exchanged operands: `B A^T` is the transposed product. A lane then holds consecutive
+    n of one m, as the operand `a` of another product needs them and as rows of memory store them."""
     c = FragmentLayout(
         (atom.n, atom.m), *(tuple(_turned(m) for m in modes) for modes in (atom.c.threads, atom.c.values))
     )

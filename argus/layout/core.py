@@ -49,11 +49,11 @@ class Layout:
         return inttuple.inner_product(coord, self.shape, self.stride)
 
     def size(self) -> int:
-        """Number of coordinates: the product of all extents."""
+        """Return the number of coordinates: the product of all extents."""
         return product(self.shape)
 
     def cosize(self) -> int:
-        """One more than the span of the offsets: `max(L) - min(L) + 1`; `L(size-1)+1` if no stride is < 0."""
+        """Return one more than the span of the offsets: `max(L) - min(L) + 1`; `L(size-1)+1` if no stride is < 0."""
         pairs = zip(flatten(self.shape), flatten(self.stride), strict=True)
         return 1 + sum((extent - 1) * abs(step) for extent, step in pairs)
 
@@ -76,7 +76,7 @@ class Layout:
         return self
 
     def __iter__(self) -> Iterator[Layout]:
-        """The top-level modes, first to last."""
+        """Yield the top-level modes, first to last."""
         return (self[i] for i in range(self.rank))
 
     def __len__(self) -> int:
@@ -93,35 +93,35 @@ class Layout:
 
 
 def layout(shape: IntTuple, stride: IntTuple | None = None) -> Layout:
-    """`shape:stride`; without a stride, the compact column-major layout of `shape`."""
+    """Return `shape:stride`; without a stride, the compact column-major layout of `shape`."""
     return column_major(shape) if stride is None else Layout(shape, stride)
 
 
 def column_major(shape: IntTuple) -> Layout:
-    """The compact layout with the leftmost extent fastest: `column_major((4,8)) == (4,8):(1,4)`."""
+    """Return the compact layout whose leftmost extent is fastest: `column_major((4,8)) == (4,8):(1,4)`."""
     inttuple.check(shape, "shape")
     return Layout(shape, inttuple.compact_strides(shape))
 
 
 def row_major(shape: IntTuple) -> Layout:
-    """The compact layout with the rightmost extent fastest: `row_major((4,8)) == (4,8):(8,1)`."""
+    """Return the compact layout whose rightmost extent is fastest: `row_major((4,8)) == (4,8):(8,1)`."""
     inttuple.check(shape, "shape")
     return Layout(shape, inttuple.compact_strides_right(shape))
 
 
 def join(modes: Iterable[Layout]) -> Layout:
-    """The layout whose top-level modes are `modes`."""
+    """Return the layout whose top-level modes are `modes`."""
     items = tuple(modes)
     return Layout(tuple(m.shape for m in items), tuple(m.stride for m in items))
 
 
 def flat_modes(value: Layout) -> tuple[tuple[int, int], ...]:
-    """All `(extent, stride)` leaves, fastest first."""
+    """Return all `(extent, stride)` leaves, fastest first."""
     return tuple(zip(flatten(value.shape), flatten(value.stride), strict=True))
 
 
 def from_flat(modes: Iterable[tuple[int, int]]) -> Layout:
-    """The flat layout of these `(extent, stride)` pairs: `1:0` for none, depth 0 for one."""
+    """Return the flat layout of these `(extent, stride)` pairs: `1:0` for no pairs, and depth 0 for one pair."""
     items = tuple(modes)
     if not items:
         return Layout(1, 0)

@@ -108,11 +108,12 @@ class FragmentLayout:
         return tables.counts(self.shape, self.threads, self.values)
 
     def covers(self) -> bool:
-        """True when every element is held by some thread."""
+        """Return True when every element is held by some thread."""
         return bool((self.counts() > 0).all())
 
     def replication(self) -> int:
-        """Number of registers that hold each element. Raises `LayoutError` unless it is the same for all."""
+        """Return the number of registers that hold each element. Raises `LayoutError` unless the number is the same for
+        all."""
         counts = self.counts()
         low, high = int(counts.min()), int(counts.max())
         if low != high:
@@ -130,7 +131,7 @@ class FragmentLayout:
         return tables.primary(self.shape, self.threads, self.values)
 
     def holders(self, coord: tuple[int, ...]) -> list[tuple[int, int]]:
-        """All `(thread, value)` that hold element `coord`, in order."""
+        """Return all `(thread, value)` that hold element `coord`, in order."""
         if len(coord) != self.rank or any(not 0 <= c < n for c, n in zip(coord, self.shape, strict=True)):
             raise LayoutError(f"coordinate {coord} is not inside the tile of shape {self.shape}")
         index = 0
@@ -180,7 +181,7 @@ class FragmentLayout:
         )
 
     def insert(self, dim: int, extent: int = 1) -> FragmentLayout:
-        """A new dimension of `extent` at position `dim`, as for `x[:, None]`.
+        """Return the layout with a new dimension of `extent` at position `dim`, as in `x[:, None]`.
 
         With `extent > 1` it is a broadcast: every thread gets all `extent` copies, as the slowest values.
         """
@@ -213,11 +214,13 @@ class FragmentLayout:
         )
 
     def simplify(self) -> FragmentLayout:
-        """The same function with as few modes as possible: extent 1 dropped, adjacent modes merged."""
+        """Return the same function with as few modes as possible: modes of extent 1 are dropped, and adjacent modes are
+        merged."""
         return FragmentLayout(self.shape, merged(self.threads), merged(self.values))
 
     def to_cute(self) -> Layout:
-        """`((threads), (values))` to the column-major index of the tile, in CuTe's thread-value form."""
+        """Return the map from `((threads), (values))` to the column-major index of the tile, in CuTe's thread-value
+        form."""
         steps = [1]
         for extent in self.shape:
             steps.append(steps[-1] * extent)
@@ -249,7 +252,8 @@ def merged(modes: Iterable[Mode]) -> tuple[Mode, ...]:
 
 
 def cut(modes: tuple[Mode, ...], low: int, high: int | None = None) -> tuple[Mode, ...]:
-    """The digits of weight `low` up to (not including) `high` of a mixed-radix index, modes split where needed.
+    """Return the digits of weight `low` up to (not including) `high` of a mixed-radix index. Modes are split where
+    needed.
 
     Raises ValueError if a digit cannot be split there.
     """
@@ -268,10 +272,10 @@ def cut(modes: tuple[Mode, ...], low: int, high: int | None = None) -> tuple[Mod
 
 
 def from_cute(layout: Layout, shape: tuple[int, ...]) -> FragmentLayout:
-    """The fragment of a CuTe thread-value layout `((threads), (values))` over a column-major tile of `shape`.
+    """Return the fragment of a CuTe thread-value layout `((threads), (values))` over a column-major tile of `shape`.
 
-    Inverse of `to_cute` up to `simplify`. A stride that runs through several dimensions is split.
-    Raises `LayoutError` when a mode crosses the edge of a dimension unevenly.
+    Inverse of `to_cute` up to `simplify`. A stride that runs through several dimensions is split. Raises `LayoutError`
+    when a mode crosses the edge of a dimension unevenly.
     """
     if layout.rank != 2:
         raise LayoutError(f"layout {layout} has {layout.rank} modes: a thread-value layout has two")
@@ -357,7 +361,7 @@ def _check_shape(shape: tuple[int, ...]) -> None:
 
 
 def _checked_order(order: tuple[int, ...] | None, rank: int) -> tuple[int, ...]:
-    """`order` (dimensions, fastest first), by default the last dimension fastest."""
+    """Return `order` (dimensions, fastest first). The default is the last dimension fastest."""
     if order is None:
         return tuple(reversed(range(rank)))
     if sorted(order) != list(range(rank)):
@@ -366,7 +370,7 @@ def _checked_order(order: tuple[int, ...] | None, rank: int) -> tuple[int, ...]:
 
 
 def replicate(shape: tuple[int, ...], num_threads: int) -> FragmentLayout:
-    """Every thread holds all elements, the last dimension fastest."""
+    """Return the fragment in which every thread holds all elements, the last dimension fastest."""
     _check_shape(shape)
     values = tuple(Mode(shape[d], d) for d in reversed(range(len(shape))) if shape[d] > 1)
     return FragmentLayout(shape, (Mode(num_threads, None),), values)

@@ -13,7 +13,7 @@ class LayoutError(ValueError):
 
 
 def is_int(value: object) -> bool:
-    """True for a plain integer; False for `bool`, which is never a meaningful extent."""
+    """Return True for a plain integer, and False for `bool`, which is never a meaningful extent."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
@@ -30,7 +30,7 @@ def check(value: object, what: str) -> None:
 
 
 def flatten(value: IntTuple) -> tuple[int, ...]:
-    """All integers, left to right: `flatten(((2, 4), 8)) == (2, 4, 8)`; `flatten(3) == (3,)`."""
+    """Return all integers, left to right: `flatten(((2, 4), 8)) == (2, 4, 8)`; `flatten(3) == (3,)`."""
     return tuple(_leaves(value))
 
 
@@ -58,7 +58,7 @@ def depth(value: IntTuple) -> int:
 
 
 def congruent(a: IntTuple, b: IntTuple) -> bool:
-    """True when `a` and `b` have the same tree of tuples."""
+    """Return True when `a` and `b` have the same tree of tuples."""
     if isinstance(a, tuple) and isinstance(b, tuple):
         return len(a) == len(b) and all(congruent(x, y) for x, y in zip(a, b, strict=True))
     return not isinstance(a, tuple) and not isinstance(b, tuple)

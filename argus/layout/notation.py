@@ -58,7 +58,7 @@ class Scanner:
         )
 
     def take(self) -> str:
-        """The token at the cursor; the cursor moves on."""
+        """Return the token at the cursor and advance the cursor."""
         token = self.token
         self._here = self._next
         self._settle()

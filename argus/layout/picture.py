@@ -41,10 +41,10 @@ class Grid:
 
 
 def text(layout: AnyLayout | FragmentLayout, color: bool = False, element_bytes: int | None = None) -> str:
-    """A grid of right-aligned cells under the layout's notation; row and column indices at the edges.
+    """Return a grid of right-aligned cells under the layout's notation; row and column indices at the edges.
 
-    `color=True` wraps each cell in rich markup, by thread or (given `element_bytes`) by shared-memory bank.
-    Raises `LayoutError` for a layout of more than 16384 elements.
+    `color=True` wraps each cell in rich markup, by thread or (given `element_bytes`) by shared-memory bank. Raises
+    `LayoutError` for a layout of more than 16384 elements.
     """
     grid = _grid(layout, element_bytes)
     labels = [[":".join(cell.lines) or "-" for cell in row] for row in grid.rows]
@@ -70,8 +70,8 @@ def _paint(label: str, cell: Cell, color: bool) -> str:
 
 
 def svg(layout: AnyLayout | FragmentLayout, element_bytes: int | None = None) -> str:
-    """An SVG document: one box a cell, coloured by thread (register tiles), by bank (layouts, given
-    `element_bytes`, the bytes of one element), else by the cell's position in memory.
+    """Return an SVG document with one box for each cell. Register tiles are coloured by thread, layouts by bank if
+    `element_bytes` (the bytes of one element) is given, and otherwise by the position in memory.
 
     Raises `LayoutError` for a layout of more than 16384 elements.
     """

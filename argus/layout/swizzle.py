@@ -65,7 +65,7 @@ class Swizzle:
     @overload
     def __call__(self, offset: IntArray) -> IntArray: ...
     def __call__(self, offset: int | IntArray) -> int | IntArray:
-        """The swizzled offset, of an integer or elementwise of an int64 array. Law: `S(S(x)) == x`."""
+        """Return the swizzled offset of an integer, or of each element of an int64 array. Law: `S(S(x)) == x`."""
         source = offset & self.source_mask
         return offset ^ (source >> self.shift if self.shift >= 0 else source << -self.shift)
 
@@ -95,11 +95,11 @@ class SwizzledLayout:
         return self.swizzle(self.offset + self.inner(*coords))
 
     def size(self) -> int:
-        """Number of coordinates."""
+        """Return the number of coordinates."""
         return self.inner.size()
 
     def cosize(self) -> int:
-        """One more than the largest offset, exact (found by enumeration of the layout's leaves)."""
+        """Return the largest offset plus one. The result is exact, because the layout's leaves are enumerated."""
         return int(offsets(self).max()) + 1
 
     @property
@@ -140,7 +140,7 @@ _LARGEST = 1 << 62
 
 
 def extremes(layout: AnyLayout) -> tuple[int, int]:
-    """The least and the greatest offset. Raises `LayoutError` where a swizzled offset has more than 62 bits."""
+    """Return the smallest and the largest offset. Raises `LayoutError` if a swizzled offset has more than 62 bits."""
     if isinstance(layout, SwizzledLayout):
         found = offsets(layout)
         return int(found.min()), int(found.max())

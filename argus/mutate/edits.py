@@ -76,12 +76,12 @@ _WARP = 32
 
 
 def title(stmt: Stmt) -> str:
-    """The name of a synchronising statement."""
+    """Return the name of a statement that synchronises."""
     return _TITLES[type(stmt)]
 
 
 def other_barriers(stmt: Stmt, names: Iterable[str]) -> Iterator[Edit]:
-    """The statement with each of the other mbarriers of those `names` in place of its own."""
+    """Yield the statement with each of the other mbarriers among `names` in place of its own."""
     match stmt:
         case MbarrierExpect(barrier=own) | MbarrierArrive(barrier=own) | MbarrierWait(barrier=own):
             yield from ((f"use {name}", Kind.INDEX, (replace(stmt, barrier=name),)) for name in names if name != own)
@@ -93,7 +93,7 @@ def other_barriers(stmt: Stmt, names: Iterable[str]) -> Iterator[Edit]:
 
 
 def statement(stmt: Stmt) -> Iterator[Edit]:
-    """The edits of one statement, except for leaving out or moving what synchronises."""
+    """Yield the edits of one statement. Removing and moving synchronising statements are separate edits."""
     match stmt:
         case WaitGroup(pending=pending) | MmaWait(pending=pending) | BulkWait(pending=pending):
             yield "wait for one group less", Kind.COUNT, (replace(stmt, pending=pending + 1),)
@@ -285,7 +285,8 @@ def _longer(stmt: AssertTags) -> AssertTags:
 
 
 def _other_threads(layout: FragmentLayout) -> FragmentLayout | None:
-    """The same elements, the two fastest digits of the thread exchanged; None if there is one digit."""
+    """Return the layout with the two fastest digits of the thread exchanged, or None if the thread has only one digit.
+    """
     if len(layout.threads) < 2:
         return None
     first, second, *rest = layout.threads
@@ -338,7 +339,7 @@ _STRONGER = {"le": "lt", "ge": "gt"}
 
 
 def _comparisons(expr: Expr) -> Iterator[tuple[str, Expr]]:
-    """`expr` with one of its comparisons weakened or strengthened by one."""
+    """Yield `expr` with one of its comparisons weakened or strengthened by one."""
     for changed in one_changed(expr, _weaker):
         yield "weaken", changed
     for changed in one_changed(expr, _stronger):
@@ -370,7 +371,7 @@ def _stronger(e: Expr) -> Expr | None:
 
 
 def _conjuncts(mask: Expr) -> Iterator[tuple[str, Expr]]:
-    """`mask` with one side of a conjunction left out."""
+    """Yield `mask` without one side of a conjunction."""
 
     def side(number: int) -> Callable[[Expr], Expr | None]:
         return lambda e: e.args[number] if isinstance(e, Op) and e.op == "and" else None

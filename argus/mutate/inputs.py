@@ -17,7 +17,7 @@ SEED = 7
 
 
 def arguments(kernel: Kernel, values: Mapping[str, int]) -> dict[str, NDArray[Any] | int | float]:
-    """A value for every parameter at admissible sizes: contiguous arrays, the same ones for the same sizes.
+    """Return a value for every parameter at admissible sizes. Arrays are contiguous, and equal sizes give equal arrays.
 
     Floats are eighths in [-4, 4], so that sums are exact; integers are within their declared range, else 1 to 6.
     """

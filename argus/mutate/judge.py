@@ -130,7 +130,7 @@ class Judge:
         self._known: dict[tuple[tuple[str, int], ...], Tensors] = {}
 
     def insist(self) -> None:
-        """Raises `VerificationError` unless the kernel is proved and, at all sizes tried, breaks no rule."""
+        """Raise `VerificationError` unless the kernel is proved and breaks no rule at any size that is tried."""
         report = verify(self.kernel, self.limit_s)
         if report.verdict is not Verdict.PROVED:
             raise VerificationError(*(d for d in report.diagnostics if d.severity is Severity.ERROR))

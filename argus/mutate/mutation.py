@@ -84,7 +84,8 @@ class _Edit:
 
 
 def mutations(kernel: Kernel) -> list[Mutation]:
-    """Every kernel that is one edit away from the explicit `kernel`, each once, in the order of the program.
+    """Return every kernel that differs from the explicit `kernel` by one edit, without repetitions and in program
+    order.
 
     Some are ill-formed: a mistake that `check_explicit` finds counts as found.
     """
@@ -112,7 +113,7 @@ def mutations(kernel: Kernel) -> list[Mutation]:
 
 
 def _blocks(kernel: Kernel) -> list[Block]:
-    """Every list of statements, those inside of others before these."""
+    """Return all statement lists. Inner lists come before the lists that contain them."""
     blocks: list[Block] = []
 
     def note(block: Block) -> Block:
@@ -124,7 +125,7 @@ def _blocks(kernel: Kernel) -> list[Block]:
 
 
 def _with_block(kernel: Kernel, number: int, new: Block) -> Block:
-    """The body with block `number` of `_blocks` replaced."""
+    """Return the body in which block `number` of `_blocks` is replaced."""
     met = -1
 
     def change(block: Block) -> Block:

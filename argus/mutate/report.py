@@ -23,7 +23,8 @@ _STYLES = {
 
 
 def trial_table(trial: Trial) -> RenderableType:
-    """Numbers by class of edit and in all, then what nothing specifies, what was missed and what is unknown."""
+    """Return the numbers by class of edit and in total, then the unspecified outputs, the missed mutants and the
+    unknown mutants."""
     tried = len(trial.results)
     title = f"{trial.kernel}: {tried} of {trial.possible} mutants, seed {trial.seed}"
     table = Table(title=title, title_justify="left")
@@ -39,7 +40,7 @@ def trial_table(trial: Trial) -> RenderableType:
 
 
 def summary_table(trials: Sequence[Trial]) -> RenderableType:
-    """Numbers by kernel, by class of edits, and in all."""
+    """Return the numbers by kernel, by class of edits, and in total."""
     table = Table(title="all kernels", title_justify="left")
     table.add_column("")
     for heading in ("mutants", *(o.value for o in Outcome)):
@@ -75,7 +76,7 @@ def _missed(trial: Trial) -> Iterator[Text]:
 
 
 def _unknown(trial: Trial) -> Iterator[Text]:
-    """The first of the undecided ones for each code that says why."""
+    """Yield the first undecided mutant for each code that explains why."""
     undecided = [r for r in trial.results if r.outcome is Outcome.UNKNOWN]
     for code, number in Counter(r.code for r in undecided).most_common():
         first = next(r for r in undecided if r.code == code)
@@ -97,8 +98,8 @@ def _described(result: Result, heading: str) -> Text:
 
 
 def trial_json(trial: Trial) -> dict[str, Any]:
-    """`count` mutants were tried of `possible` ones; each of `mutants` has its edit, outcome, code and seconds.
-    No specification speaks of the outputs in `unspecified`."""
+    """Return the JSON object of a report: `count` of `possible` mutants were tried, and each of `mutants` has its edit,
+    outcome, code and seconds. No specification covers the outputs in `unspecified`."""
     return {
         "kernel": trial.kernel,
         "seed": trial.seed,
@@ -111,7 +112,7 @@ def trial_json(trial: Trial) -> dict[str, Any]:
 
 
 def result_json(result: Result) -> dict[str, Any]:
-    """One of `mutants`."""
+    """Return the JSON object of one mutant."""
     return {
         "name": result.mutation.name,
         "class": result.mutation.kind.value,

@@ -14,7 +14,7 @@ Edit = tuple[str, Kind, tuple[Stmt, ...]]
 
 
 def terms(stmt: Stmt) -> Iterator[Edit]:
-    """The edits of one statement that computes or copies."""
+    """Yield the edits of one statement that computes or copies."""
     match stmt:
         case ThreadCopy():
             for index in _twice(stmt.dst.index, stmt.shape):
@@ -66,7 +66,7 @@ def _factor_moved(e: Expr) -> Expr | None:
 
 
 def one_changed(expr: Expr, change: Callable[[Expr], Expr | None]) -> Iterator[Expr]:
-    """`expr` with `change` applied at one place, for each place where it gives something."""
+    """Yield `expr` with `change` applied at one place, for each place where `change` returns an expression."""
     new = change(expr)
     if new is not None:
         yield new

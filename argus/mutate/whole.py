@@ -27,7 +27,7 @@ class Declared:
 
 
 def edits(kernel: Kernel) -> Iterator[Declared]:
-    """Every edit of what stands before the body."""
+    """Yield every edit of the declarations that precede the body."""
     yield from _grid(kernel)
     yield from _preconditions(kernel)
     for tile in kernel.shared:
@@ -119,7 +119,7 @@ def _tile(tile: Shared) -> Iterator[tuple[str, Shared]]:
 
 
 def _shorter(tile: Shared, layout: AnyLayout) -> Shared:
-    """The tile with one place less along its first dimension."""
+    """Return the tile with an extent smaller by one along its first dimension."""
     plain = layout.inner if isinstance(layout, SwizzledLayout) else layout
     assert isinstance(plain, Layout) and isinstance(plain.shape, tuple) and isinstance(plain.stride, tuple)
     shape = (tile.shape[0] - 1, *tile.shape[1:])

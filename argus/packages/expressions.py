@@ -22,12 +22,13 @@ class NotInC(Exception):
 
 
 def identifier(name: str) -> str:
-    """The name of a size, stride or counter in C; different names give different identifiers."""
+    """Return the C name of a size, stride or counter. Different names give different identifiers."""
     return "s_" + re.sub(r"\W|_(?=[0-9a-f]+_)", lambda found: f"_{ord(found.group()):x}_", name)
 
 
 def in_c(expr: Expr) -> str:
-    """An expression in C, where `c` is the call: int64_t for integers, double for floats, int for conditions."""
+    """Return an expression in C. `c` is the C variable of the call. Integers are int64_t, floats double, and conditions
+    int."""
     match expr:
         case Const(value=value, dtype=dtype) if dtype.is_float:
             return _number(ctypes.c_float(value).value)

@@ -17,7 +17,7 @@ _FLOAT8 = {"float8_e4m3fn": 10, "float8_e4m3fnuz": 11, "float8_e5m2": 12, "float
 
 
 def type_code(dtype: DType) -> int:
-    """The code of an element type in DLPack 1.1."""
+    """Return the code of an element type in DLPack 1.1."""
     if dtype.name in _FLOAT8:
         return _FLOAT8[dtype.name]
     if dtype.name == "bfloat16":
@@ -26,14 +26,14 @@ def type_code(dtype: DType) -> int:
 
 
 def parameters(signature: Signature) -> str:
-    """The parameters of a public function, of a kernel's or program's own."""
+    """Return the parameters of a public function that come from the kernel or program."""
     given = [f"const DLTensor *{p.name}_" if isinstance(p, TensorParam) else f"{SCALARS[p.dtype]} {p.name}_"
              for p in signature.params]  # fmt: skip
     return ", ".join(["argus_package *package", *given])
 
 
 def inner_parameters(signature: Signature) -> str:
-    """The parameters of the function that checks and launches: views instead of tensors."""
+    """Return the parameters of the function that checks and launches. It takes views instead of tensors."""
     given = [f"const argus_view *{p.name}_" if isinstance(p, TensorParam) else f"{SCALARS[p.dtype]} {p.name}_"
              for p in signature.params]  # fmt: skip
     return ", ".join(["argus_call *c", *given])
@@ -51,7 +51,7 @@ def viewed(signature: Signature) -> Iterator[str]:
 
 
 def passed(signature: Signature) -> str:
-    """The arguments of the inner function in the public one."""
+    """Return the arguments with which the public function calls the inner function."""
     return ", ".join(f"&v_{p.name}" if isinstance(p, TensorParam) else f"{p.name}_" for p in signature.params)
 
 
@@ -97,7 +97,7 @@ def _met(declared: Expr, actual: str, tensor: str, axis: int, known: set[str]) -
 
 
 def launch(signature: Signature, number: int) -> str:
-    """The function that checks and launches kernel number `number`."""
+    """Return the C function that checks and launches kernel number `number`."""
     lines = [*checks(signature), "if (c->status) return c->status;"]
     slots = [s for s in signature.slots if s.kind != "tensormap"]
     values = []
@@ -142,7 +142,7 @@ def _maps(signature: Signature) -> list[str]:
 
 
 def public_kernel(prefix: str, signature: Signature, number: int) -> tuple[str, str]:
-    """The declaration and the definition of a kernel's public function."""
+    """Return the declaration and the definition of a kernel's public function."""
     head = f"int {prefix}_{signature.name}({parameters(signature)}, void *stream, char *message, size_t size)"
     lines = [
         "argus_call call = argus_begin(package, stream, message, size);",
@@ -154,11 +154,11 @@ def public_kernel(prefix: str, signature: Signature, number: int) -> tuple[str, 
 
 
 def function(head: str, lines: Sequence[str]) -> str:
-    """A C function."""
+    """Return the text of a C function."""
     return "\n".join([head, "{", *(f"    {line}" for line in lines), "}"])
 
 
 def quoted(text: str) -> str:
-    """A C string."""
+    """Return a C string literal."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'

@@ -46,7 +46,7 @@ class Places:
 
 
 def events_of(program: Program) -> list[str]:
-    """The events that a program records, in order."""
+    """Return the events that a program records, in order."""
     return list(dict.fromkeys(s.event for s in walk(program.body) if isinstance(s, Record)))
 
 
@@ -58,7 +58,8 @@ def has_collectives(program: Program) -> bool:
 def public_program(
     prefix: str, program: Program, signature: Signature, kernels: Sequence[Signature], places: Places
 ) -> tuple[str, str]:
-    """The declarations and the definitions of a program's public functions, and of what they call."""
+    """Return the declarations and the definitions of a program's public functions, and of the functions that they call.
+    """
     name = f"{prefix}_{program.name}"
     more = ", argus_collective collective, void *context" if has_collectives(program) else ""
     body = _Body(program, kernels, places)
@@ -131,7 +132,7 @@ class _Body:
         return f"const argus_view b_{b.name} = {{{place}, {len(b.shape)}, {{{shape}}}, {{{strides}}}}};"
 
     def body(self, body: tuple[Step, ...]) -> Iterator[str]:
-        """The statements of a block."""
+        """Yield the statements of a block."""
         for step in body:
             match step:
                 case Launch():
@@ -197,7 +198,7 @@ class _Body:
         return f"argus_as_tensor(c, &{view}, {type_code(dtype)}, {dtype.bits})"
 
     def part(self, part: Part) -> str:
-        """A part as a view."""
+        """Return the C text of a part as a view."""
         obj = self.program.object(part.obj)
         whole = f"&b_{part.obj}" if isinstance(obj, Buffer) else f"{part.obj}_"
         axes = [axis for axis, kept in enumerate(part.kept) if kept]

@@ -131,7 +131,7 @@ class _Writer:
         self.functions.append({**entry, "collectives": has_collectives(program), "streams": len(side)})
 
     def number(self, built: Executable) -> int:
-        """The number of a kernel; equal ones are one."""
+        """Return the number of a kernel. Equal kernels share a number."""
         for number, known in enumerate(self.kernels):
             if known.binary == built.binary and known.signature == built.signature:
                 return number
@@ -184,7 +184,7 @@ class _Writer:
         return "\n".join(lines)
 
     def opening(self) -> str:
-        """The head of the function that opens the package."""
+        """Return the first lines of the function that opens the package."""
         given = "const char *folder, int device, argus_package **package, char *message, size_t size"
         return f"int {self.prefix}_open({given})"
 

@@ -59,7 +59,8 @@ def fits(kernel: Kernel) -> bool:
 
 
 def _allocated(kernel: Kernel) -> tuple[Kernel | None, int]:
-    """The kernel with every tile in its place, None if they do not fit; the bytes they take side by side."""
+    """Return the kernel with an offset for every tile, or None if the tiles do not fit; and the bytes that the tiles
+    need without sharing."""
     most = target_of(kernel).shared_bytes
     body, lives = _reuse(kernel)
     everywhere = dict.fromkeys(lives, (0, len(body)))
@@ -88,7 +89,7 @@ def _blocks(kernel: Kernel, end: int) -> int:
 
 
 def _mbarriers(kernel: Kernel, end: int) -> tuple[tuple[Mbarrier, ...], int]:
-    """The mbarriers after the tiles, which end at byte `end`; and where they end."""
+    """Place the mbarriers behind the tiles, which end at byte `end`. Return them and the byte where they end."""
     placed: list[Mbarrier] = []
     for barrier in kernel.barriers:
         offset = -(-end // 8) * 8 if barrier.offset is None else barrier.offset
@@ -104,7 +105,7 @@ def tile_bytes(tile: Shared) -> int:
 
 
 def tile_lives(kernel: Kernel) -> dict[str, Life]:
-    """The life of every shared tile; one that does not occur lives at the first statement."""
+    """Return the life of every shared tile. A tile that no statement uses lives at the first statement."""
     lives: dict[str, Life] = {}
     tiles = {s.name for s in kernel.shared}
     for position, stmt in enumerate(kernel.body):
@@ -147,7 +148,7 @@ def _bulk(stmt: Stmt) -> bool:
 
 
 def _with_body(kernel: Kernel, old: tuple[Stmt, ...], new: tuple[Stmt, ...]) -> Kernel:
-    """The kernel with `new` for the statements `old`: its body, or that of one of its roles."""
+    """Return the kernel with `new` in place of the statements `old`, which are its body or the body of a role."""
     if old is kernel.body:
         return replace(kernel, body=new)
 
@@ -175,7 +176,8 @@ def _place(kernel: Kernel, lives: dict[str, Life]) -> tuple[Shared, ...]:
 
 
 def _separated(body: tuple[Stmt, ...], placed: tuple[Shared, ...], lives: dict[str, Life]) -> tuple[Stmt, ...]:
-    """`body` with a barrier wherever a tile takes over bytes: all threads are then done with the earlier tile."""
+    """Return `body` with a barrier wherever a tile takes over bytes, so that all threads have finished with the earlier
+    tile."""
     takes_over = {
         lives[later.name][0]
         for later in placed

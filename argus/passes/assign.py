@@ -149,7 +149,7 @@ class _Filling:
     def _fetched(
         self, stmt: Map, source: Fragment, value: Elem, domain: FragmentLayout, context: Enclosing, before: list[Stmt]
     ) -> ThreadCopy:
-        """A map of elements that other warps hold, as a copy from shared memory."""
+        """Return a map that reads elements of other warps as a copy from shared memory."""
         self._insist_on_all_threads(source.name, stmt.span, context)
         assert source.layout is not None
         span, whole = stmt.span, coords(len(source.shape))
@@ -178,7 +178,8 @@ class _Filling:
         return warp_holds(self._layout(fragment.name), domain, stmt.value.index, self.state.kernel.warp_size)
 
     def _scan(self, stmt: Scan, context: Enclosing, before: list[Stmt]) -> tuple[Stmt, ...]:
-        """A scan of tiles that its domain's threads hold, which they write; others are moved before and after it."""
+        """Return a scan of tiles that the threads of its domain hold and write. Other tiles are moved before and after
+        the scan."""
         domain = self.state.domains[stmt.id]
         renamed: dict[str, str] = {}
         behind: list[Stmt] = []
@@ -199,7 +200,7 @@ class _Filling:
     def _write(
         self, stmt: ThreadCopy | Map | Accumulate, domain: FragmentLayout, context: Enclosing
     ) -> tuple[Stmt, ...]:
-        """`stmt`, through a tile of the right layout if its destination has another."""
+        """Return `stmt`, followed by a move if its destination has another layout."""
         fragment = self.state.fragment(stmt.dst.obj)
         if fragment is None or fills(self._layout(fragment.name), domain, stmt.dst.index):
             return (stmt,)
@@ -253,7 +254,7 @@ class _Filling:
     def _moved(
         self, source: Fragment, layout: FragmentLayout | None, span: Span, context: Enclosing, before: list[Stmt]
     ) -> str | None:
-        """A copy of `source` in `layout`, made after its only write or before this use."""
+        """Return a copy of `source` in `layout`, made after its only write or before this use."""
         if layout is None:
             self.problems.append(_elsewhere(source.name, span))
             return None
@@ -296,7 +297,8 @@ class _Filling:
     def _stage_store(
         self, stmt: ThreadCopy, domain: FragmentLayout, context: Enclosing, before: list[Stmt]
     ) -> ThreadCopy | None:
-        """A store to global memory through shared memory, if that makes its accesses wide and consecutive."""
+        """Return a store to global memory that passes through shared memory, if this makes its accesses wide and
+        consecutive."""
         fragment, tensor = self.state.fragment(stmt.src.obj), self.state.kernel.object(stmt.dst.obj)
         if fragment is None or not isinstance(tensor, Tensor) or stmt.instr is not None or context.divergent:
             return None
@@ -359,14 +361,14 @@ def _written(stmt: Stmt) -> tuple[str, ...]:
 
 
 def _reading(stmt: ThreadCopy | Map | Accumulate, renamed: dict[Access, str]) -> ThreadCopy | Map | Accumulate:
-    """`stmt` with some of its register reads directed to other tiles; what it writes stays."""
+    """Return `stmt` with some of its register reads directed to other tiles. The written tile stays the same."""
     result = map_accesses(stmt, lambda a: Access(renamed[a], a.index) if a in renamed else a)
     assert isinstance(result, ThreadCopy | Map | Accumulate)
     return replace(result, dst=Access(stmt.dst.obj, result.dst.index))
 
 
 def _following(body: tuple[Stmt, ...]) -> set[int]:
-    """The tags, by `id`, that stand right after a write of what they tag."""
+    """Return, by `id`, the tags that directly follow a write of the tagged tile."""
     found: set[int] = set()
 
     def note(block: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
@@ -380,7 +382,7 @@ def _following(body: tuple[Stmt, ...]) -> set[int]:
 
 
 def _recomputed(writer: Stmt, name: str, layout: FragmentLayout) -> Map | None:
-    """The map that made a tile from coordinates alone, into another tile of `layout`."""
+    """Return the map that made a tile from coordinates alone, rewritten to make another tile of `layout`."""
     if not isinstance(writer, Map) or any(True for _ in elements(writer.value)):
         return None
     domain = lift(layout, writer.dst.index, writer.shape)

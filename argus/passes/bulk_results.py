@@ -54,7 +54,8 @@ class Result:
         return f"{self.dst.obj} is {what} by the threads, not by the copy engine"
 
     def sent(self, to: Access, panel: Access, dtype: DType, shape: tuple[int, ...], mask: Expr | None) -> Stmt:
-        """The part in `panel`, a place in shared memory, by the copy engine. Raises `Unfit` for unknown updates."""
+        """Return the bulk store of the part in `panel`, a place in shared memory. Raises `Unfit` for unknown updates.
+        """
         if isinstance(self.stmt, Copy):
             return BulkCopy(to, panel, shape, mask, instr=STORE.name, span=self.span)
         row = next((r for r in REDUCES.values() if r.op == self.stmt.op and dtype in r.dtypes), None)

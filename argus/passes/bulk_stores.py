@@ -60,7 +60,8 @@ _NARROWEST = 16  # bytes of a panel's rows: what the copy engine stores at least
 
 
 def store_in_bulk(kernel: Kernel) -> Kernel:
-    """The kernel whose roles store register tiles by the copy engine; it remarks which ones cannot be, and why."""
+    """Return the kernel whose roles store register tiles by the copy engine. Remarks name the stores that stay
+    ordinary, and why."""
     if not any(isinstance(s, Roles) for s in kernel.body) or not target_of(kernel).has(STORE):
         return kernel
     inner = outer = _MOST_PANELS
@@ -126,7 +127,7 @@ def _with_panels(kernel: Kernel, plans: Sequence[_PanelPlan], inner: int, outer:
 
 
 def _plans(kernel: Kernel) -> tuple[list[_PanelPlan], list[Diagnostic]]:
-    """The stores that the copy engine can do, and remarks on the others."""
+    """Return the stores that the copy engine can do, and remarks on the other stores."""
     stores = [(r, again) for s, again in _placed(kernel.body) if (r := result_of(kernel, s)) is not None]
     layouts = infer(kernel).fragments if stores else {}
     plans: list[_PanelPlan] = []
@@ -140,7 +141,8 @@ def _plans(kernel: Kernel) -> tuple[list[_PanelPlan], list[Diagnostic]]:
 
 
 def _placed(body: tuple[Stmt, ...], again: bool = False) -> Iterator[tuple[Stmt, bool]]:
-    """The statements that all threads of the role reach together, and whether they run `again` in one program."""
+    """Yield the statements that all threads of the role reach together, each with whether it runs more than once in a
+    program."""
     for stmt in body:
         match stmt:
             case Programs(body=inner):
@@ -204,7 +206,8 @@ def _panel(tile: FragmentLayout, start: int, width: int) -> _Panel | None:
 
 
 def panel_layout(tile: FragmentLayout, width: int) -> FragmentLayout | None:
-    """The layout of the first `width` columns of a tile, held by the threads that hold them; None if not all do."""
+    """Return the layout of the first `width` columns of a tile over the threads that hold them, or None if some thread
+    holds none."""
     if any(m.dim == 1 and m.stride * m.extent > width for m in tile.threads):
         return None
     values = []
@@ -224,7 +227,8 @@ def panel_layout(tile: FragmentLayout, width: int) -> FragmentLayout | None:
 
 
 def _through_panels(fresh: Fresh, plan: _PanelPlan, buffers: int, *, again: bool) -> tuple[Stmt, ...]:
-    """The store by way of `buffers` panels in shared memory; `again`: programs before this one used them as well."""
+    """Return the store through `buffers` panels in shared memory. `again` tells that earlier programs used the panels,
+    too."""
     source, span = plan.source, plan.stmt.span
     ring = _tile(fresh, plan, f"{source.name}_panels", buffers, plan.panels[0].width) if plan.panels else ""
     places = [(panel, Access(ring, (Const(n % buffers), *coords(2)))) for n, panel in enumerate(plan.panels)]
@@ -243,7 +247,7 @@ def _through_panels(fresh: Fresh, plan: _PanelPlan, buffers: int, *, again: bool
 
 
 def _moved(plan: _PanelPlan, panel: _Panel, here: Access) -> tuple[ThreadCopy, Stmt]:
-    """A panel of the tile to its place in shared memory, and from there to the tensor."""
+    """Return the statements that copy a panel of the tile to shared memory, and from there to the tensor."""
     stmt, shape = plan.stmt, (plan.stmt.shape[0], panel.width)
     part = Access(plan.source.name, _shifted(coords(2), panel.start))
     to = Access(stmt.dst.obj, _start(stmt.dst.index, panel.start))
@@ -263,13 +267,13 @@ def _tile(fresh: Fresh, plan: _PanelPlan, name: str, count: int, width: int) -> 
 
 
 def _shifted(index: tuple[Expr, ...], columns: int) -> tuple[Expr, ...]:
-    """`index` with `columns` + c1 for c1."""
+    """Return `index` with `columns` + c1 in place of c1."""
     there = (Coord(0), op("add", Const(columns), Coord(1)) if columns else Coord(1))
     return tuple(substitute_coords(e, there) for e in index)
 
 
 def _start(index: tuple[Expr, ...], columns: int) -> tuple[Expr, ...]:
-    """`index` with `columns` + c1 for c1, written as a start plus c1, as boxes are."""
+    """Return `index` with `columns` + c1 in place of c1, written as a start plus c1, the form of boxes."""
 
     def one(expr: Expr) -> Expr:
         match expr:
@@ -282,7 +286,7 @@ def _start(index: tuple[Expr, ...], columns: int) -> tuple[Expr, ...]:
 
 
 def _mask(stmt: Result, start: tuple[Expr, ...], columns: int) -> Expr | None:
-    """The mask of `stmt` over a panel, with the panel's indices as `start` writes them."""
+    """Return the mask of `stmt` over a panel, in terms of the panel's indices from `start`."""
     moved = dict(zip(stmt.dst.index, start, strict=True))
 
     def one(expr: Expr) -> Expr:

@@ -91,7 +91,7 @@ def _chosen(expr: Expr, layout: FragmentLayout, known: Facts) -> Expr | None:
 
 
 def _shared(condition: Expr, layout: FragmentLayout, known: Facts) -> Expr:
-    """`condition` at the first element of each vector, if it is the same for the others."""
+    """Return `condition` at the first element of each vector if it has the same value at the others."""
     if any(True for _ in elements(condition)):
         return condition
     for width in _WIDTHS:

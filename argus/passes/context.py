@@ -37,7 +37,8 @@ def rewrite_bodies(
     change: Callable[[tuple[Stmt, ...], Enclosing], tuple[Stmt, ...]],
     context: Enclosing | None = None,
 ) -> tuple[Stmt, ...]:
-    """`change` applied to every list of statements, inner ones first, with its context in the original body."""
+    """Apply `change` to every list of statements, inner lists first. Each call receives the context of the list in the
+    original body."""
     context = Enclosing() if context is None else context
     result: list[Stmt] = []
     for stmt in body:

@@ -28,7 +28,7 @@ class Fresh:
         self._names |= {name for s in walk(kernel.body) if isinstance(s, For) for name in s.counters}
 
     def name(self, base: str) -> str:
-        """`base`, or `base` with the first free number."""
+        """Return `base`, or `base` with the first free number."""
         candidate, number = base, 0
         while candidate in self._names:
             number += 1
@@ -37,19 +37,19 @@ class Fresh:
         return candidate
 
     def fragment(self, base: str, dtype: DType, shape: tuple[int, ...], layout: FragmentLayout | None = None) -> str:
-        """A new register tile; returns its name."""
+        """Declare a register tile and return its name."""
         name = self.name(base)
         self.fragments.append(Fragment(name, dtype, shape, layout))
         return name
 
     def tile(self, base: str, dtype: DType, shape: tuple[int, ...], layout: AnyLayout | None = None) -> str:
-        """A new shared tile; returns its name."""
+        """Declare a shared tile and return its name."""
         name = self.name(base)
         self.shared.append(Shared(name, dtype, shape, layout))
         return name
 
     def finish(self, body: tuple[Stmt, ...]) -> Kernel:
-        """The kernel with `body` and the new objects."""
+        """Return the kernel with `body` and the new objects."""
         return replace(
             self.kernel,
             body=body,
@@ -59,23 +59,24 @@ class Fresh:
 
 
 def whole(name: str, rank: int) -> Access:
-    """`name[c0, c1, ...]`."""
+    """Return the access `name[c0, c1, ...]`."""
     return Access(name, coords(rank))
 
 
 def identity(op: str, dtype: DType) -> Const:
-    """The value that a reduction by `op` starts from."""
+    """Return the initial value of a reduction by `op`."""
     value = REDUCTIONS[op](dtype)
     return Const(float(value) if dtype.is_float else value, dtype)
 
 
 def touches(stmt: Stmt) -> set[str]:
-    """The memory objects that a statement itself uses when it runs: tags cost nothing, so they use none."""
+    """Return the memory objects that a statement itself uses when it runs. Tags are not included, because they do not
+    run."""
     return set() if isinstance(stmt, Tag | AssertTags | Spec) else names(stmt)
 
 
 def names(stmt: Stmt) -> set[str]:
-    """The memory objects that a statement itself (not a nested one) names."""
+    """Return the memory objects that a statement itself (not a nested one) names."""
     found: set[str] = {stmt.dst} if isinstance(stmt, Stage | Share) else set()
 
     def note(access: Access) -> Access:
@@ -87,7 +88,7 @@ def names(stmt: Stmt) -> set[str]:
 
 
 def renamed(body: tuple[Stmt, ...], copies: Mapping[str, str]) -> tuple[Stmt, ...]:
-    """The same statements on other register tiles: new names by the ones that they have."""
+    """Return the same statements with other register tiles: `names` maps old names to new ones."""
 
     def access(a: Access) -> Access:
         return replace(a, obj=copies.get(a.obj, a.obj))

@@ -58,7 +58,7 @@ class Layouts:
     """Statements that have nothing left to learn or to tell."""
 
     def fragment(self, name: str) -> Fragment | None:
-        """The fragment called `name`; None for another object."""
+        """Return the fragment called `name`, or None if `name` is another object."""
         obj = self.kernel.object(name)
         return obj if isinstance(obj, Fragment) else None
 
@@ -95,13 +95,13 @@ def infer(kernel: Kernel) -> Layouts:
 
 
 def tiled(product: Mma) -> TiledMma:
-    """The operand layouts of a product whose instruction and warps are chosen."""
+    """Return the operand layouts of a product whose instruction and warps are chosen."""
     assert product.instr is not None and product.warps is not None
     return tiled_mma(MMA[product.instr], product.shape, product.warps)
 
 
 def accumulator(product: Mma) -> FragmentLayout:
-    """The layout that the product's accumulator must have."""
+    """Return the layout that the product's accumulator must have."""
     row = WGMMA.get(product.instr or "")
     if row is None:
         return tiled(product).c
@@ -135,7 +135,7 @@ def _over(index: Sequence[Expr], axes: dict[int, int]) -> tuple[Expr, ...]:
 
 
 def register_reads(stmt: Work) -> tuple[Access, ...]:
-    """The register tiles that a statement reads, with their indices."""
+    """Return the register tiles that a statement reads, with their indices."""
     exprs: list[Expr] = []
     if isinstance(stmt, Scan):
         return tuple(tile.operand for tile in stmt.tiles)
@@ -249,7 +249,8 @@ def _default_domain(state: Layouts, stmt: Work) -> FragmentLayout:
 
 
 def memory_domain(state: Layouts, copy: Copy) -> FragmentLayout:
-    """The layout that suits the memory side of `copy`: widest vectors, consecutive threads side by side."""
+    """Return the layout that suits the memory side of `copy`: the widest vectors, and adjacent vectors in adjacent
+    threads."""
     kernel = state.kernel
     names = moves(target_of(kernel))
     memory = [(a, kernel.object(a.obj)) for a in (copy.src, copy.dst)]
@@ -272,7 +273,7 @@ def memory_domain(state: Layouts, copy: Copy) -> FragmentLayout:
 
 
 def _tile_axis(obj: Shared | Fragment, access: Access) -> int | None:
-    """The axis along which a shared tile is contiguous."""
+    """Return the axis along which a shared tile is contiguous."""
     if isinstance(obj, Fragment) or obj.layout is None:
         return None
     inner = obj.layout.inner if isinstance(obj.layout, SwizzledLayout) else obj.layout

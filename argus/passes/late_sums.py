@@ -131,7 +131,7 @@ def _same_rows(parts: FragmentLayout | None, rows: FragmentLayout | None) -> boo
 
 
 def _places(body: tuple[Stmt, ...], obj: str) -> tuple[int, ...]:
-    """The statements of a list that name `obj`, themselves or inside."""
+    """Return the statements of a list that name `obj`, directly or in a nested statement."""
     return tuple(i for i, stmt in enumerate(body) if any(_names(s, obj) for s in walk((stmt,))))
 
 
@@ -144,7 +144,7 @@ def _names(stmt: Stmt, obj: str) -> bool:
 
 
 def _written(body: tuple[Stmt, ...]) -> set[str]:
-    """The register tiles that the statements may write."""
+    """Return the register tiles that the statements may write."""
     return {s.dst.obj for s in walk(body) if isinstance(s, Map | Accumulate | Copy)} | {
         s.d.obj for s in walk(body) if isinstance(s, Mma)
     }

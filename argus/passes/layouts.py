@@ -14,7 +14,8 @@ from argus.layout import FragmentLayout, LayoutError, Mode, blocked
 
 
 def axes_of(index: Sequence[Expr]) -> tuple[int | None, ...] | None:
-    """The domain axis of each index that is a bare `Coord`, None for a constant; None if there is any other."""
+    """Return the domain axis of each index that is a bare `Coord`, and None for each constant index. Return None if
+    there is any other index."""
     result: list[int | None] = []
     for expr in index:
         match expr:
@@ -28,10 +29,11 @@ def axes_of(index: Sequence[Expr]) -> tuple[int | None, ...] | None:
 
 
 def project(domain: FragmentLayout, index: Sequence[Expr], shape: tuple[int, ...]) -> FragmentLayout | None:
-    """The layout of a tile of `shape` in which every thread holds what it needs for its elements of `domain`.
+    """Return the layout of a tile of `shape` in which every thread holds the elements that it needs for its elements of
+    `domain`.
 
-    `[128x64 | t 8@1*8 16@0 | v 8@1]` read at `(c0,)` gives `[128 | t 8@_ 16@0 | v]`. None unless every index is
-    a coordinate that runs through its whole dimension, or 0 in a dimension of extent 1.
+    `[128x64 | t 8@1*8 16@0 | v 8@1]` read at `(c0,)` gives `[128 | t 8@_ 16@0 | v]`. None unless every index is a
+    coordinate that runs through its whole dimension, or 0 in a dimension of extent 1.
     """
     axes = axes_of(index)
     if axes is None or not _whole(axes, index, shape, domain.shape):
@@ -47,7 +49,7 @@ def project(domain: FragmentLayout, index: Sequence[Expr], shape: tuple[int, ...
 
 
 def lift(tile: FragmentLayout, index: Sequence[Expr], domain: tuple[int, ...]) -> FragmentLayout | None:
-    """The layout of a domain in which every thread works on the elements `index` that it holds of the tile.
+    """Return the layout of a domain in which every thread computes the elements at `index` that it holds of the tile.
 
     None unless the access visits each element of the tile exactly once.
     """
@@ -66,8 +68,8 @@ def lift(tile: FragmentLayout, index: Sequence[Expr], domain: tuple[int, ...]) -
 
 
 def carried(tile: FragmentLayout, index: Sequence[Expr], domain: tuple[int, ...]) -> FragmentLayout | None:
-    """The layout of a domain that reads the tile's elements in another shape, or those at a place of its last
-    dimension, so that every thread works on elements that it holds itself. None for other accesses."""
+    """Return the layout of a domain that reads the tile's elements in another shape, or at a fixed place of the last
+    dimension, such that every thread reads elements that it holds. Return None for other accesses."""
     if tuple(index) == reshaped(domain, tile.shape):
         return _reshaped(tile, domain)
     if tile.shape[:-1] == domain and tuple(index[:-1]) == coords(len(domain)) and isinstance(index[-1], Const):
@@ -76,7 +78,8 @@ def carried(tile: FragmentLayout, index: Sequence[Expr], domain: tuple[int, ...]
 
 
 def brought(domain: FragmentLayout, index: Sequence[Expr], shape: tuple[int, ...]) -> FragmentLayout | None:
-    """The layout of a tile of `shape` that is read in another shape over `domain`, each element by its own thread."""
+    """Return the layout of a tile of `shape` that `domain` reads in another shape, such that every thread holds the
+    elements that it reads."""
     return _reshaped(domain, shape) if tuple(index) == reshaped(domain.shape, shape) else None
 
 
@@ -87,7 +90,8 @@ def _without_last(tile: FragmentLayout) -> FragmentLayout:
 
 
 def _reshaped(tile: FragmentLayout, shape: tuple[int, ...]) -> FragmentLayout | None:
-    """The same elements in the same threads and registers, in another shape; None if a mode does not fit into it."""
+    """Return a layout of another shape with the same elements in the same threads and registers, or None if a mode does
+    not fit the shape."""
     modes = (*tile.threads, *tile.values)
     parts = [tuple(_split(m, tile.shape, shape)) for m in modes]
     if any(prod(p.extent for p in part) != m.extent for part, m in zip(parts, modes, strict=True)):
@@ -97,7 +101,7 @@ def _reshaped(tile: FragmentLayout, shape: tuple[int, ...]) -> FragmentLayout | 
 
 
 def _split(mode: Mode, source: tuple[int, ...], shape: tuple[int, ...]) -> Iterator[Mode]:
-    """A mode as modes along the dimensions of another shape, fastest first, as far as they fit."""
+    """Yield a mode as modes along the dimensions of another shape, fastest first, as far as they fit."""
     if mode.dim is None or mode.extent == 1:
         yield mode if mode.dim is None else Mode(1, None)
         return
@@ -127,10 +131,11 @@ def _whole(axes: tuple[int | None, ...], index: Sequence[Expr], tile: tuple[int,
 def complete(
     partial: FragmentLayout, index: Sequence[Expr], domain: tuple[int, ...], vector: int
 ) -> FragmentLayout | None:
-    """A layout of `domain` whose projection at `index` is `partial`: its replicated threads share the other axes.
+    """Return a layout of `domain` whose projection at `index` is `partial`. Threads that `partial` replicates divide
+    the other axes.
 
-    A row maximum `[128 | t 8@_ 16@0 | v]` read at `(c0,)` in a domain 128x64 gives
-    `[128x64 | t 8@1*8 16@0 | v 8@1]` with `vector` 8. None if the threads do not fit.
+    A row maximum `[128 | t 8@_ 16@0 | v]` read at `(c0,)` in a domain 128x64 gives `[128x64 | t 8@1*8 16@0 | v 8@1]`
+    with `vector` 8. None if the threads do not fit.
     """
     axes = axes_of(index)
     if axes is None or not _whole(axes, index, partial.shape, domain):
@@ -160,7 +165,8 @@ def complete(
 def default(
     shape: tuple[int, ...], num_threads: int, order: tuple[int, ...] | None = None, vector: int = 1
 ) -> FragmentLayout:
-    """`blocked` with at most `vector` elements in a row, fewer when that keeps more threads busy.
+    """Return `blocked` with at most `vector` consecutive elements for each thread, and with fewer if this keeps more
+    threads busy.
 
     Shapes that the threads cannot share evenly fall back on as many threads as divide them.
     """
@@ -206,7 +212,8 @@ class Digit:
 
 
 def split_threads(layout: FragmentLayout, warp_size: int) -> tuple[tuple[Digit, ...], tuple[Digit, ...]] | None:
-    """The digits of a layout's lanes and of its warps, fastest first; None if a mode is cut by the end of a warp."""
+    """Return the digits of a layout's lanes and of its warps, fastest first, or None if a mode crosses the end of a
+    warp."""
     lanes: list[Digit] = []
     warps: list[Digit] = []
     place = 1
@@ -223,7 +230,7 @@ def split_threads(layout: FragmentLayout, warp_size: int) -> tuple[tuple[Digit, 
 
 
 def everywhere(num_threads: int) -> FragmentLayout:
-    """The layout of a scalar: all threads hold it."""
+    """Return the layout of a scalar, which all threads hold."""
     return FragmentLayout((), (Mode(num_threads, None),), ())
 
 

@@ -58,11 +58,11 @@ PASSES: tuple[Pass, ...] = (
 
 
 def lower(kernel: Kernel, target: str) -> Kernel:
-    """The explicit form of `kernel` on `target`, a name of `TARGETS`.
+    """Return the explicit form of `kernel` on `target`, a name in `TARGETS`.
 
     What is already explicit stays as it is. Raises `LoweringError` with everything that the failing pass found:
-    instructions that the target does not have, shapes that no instruction takes, shared memory or registers
-    that do not suffice, block-wide steps in divergent branches.
+    instructions that the target does not have, shapes that no instruction takes, shared memory or registers that do not
+    suffice, block-wide steps in divergent branches.
     """
     kernel = for_target(kernel, target)
     for run in PASSES:
@@ -71,7 +71,7 @@ def lower(kernel: Kernel, target: str) -> Kernel:
 
 
 def for_target(kernel: Kernel, target: str) -> Kernel:
-    """`kernel` with its target, if that can run it."""
+    """Return `kernel` with its target set. Raises an error if the target cannot run it."""
     machine = TARGETS.get(target)
     if machine is None:
         names = ", ".join(TARGETS)

@@ -49,7 +49,7 @@ def choose_matrix_instructions(kernel: Kernel) -> Kernel:
 
 
 def _choose(kernel: Kernel, first: Mma, by_row: bool) -> tuple[str, tuple[int, int]] | Diagnostic:
-    """The instruction and warp grid for all products into the accumulator of `first`."""
+    """Return the instruction and the warp grid for all products into the accumulator of `first`."""
     target = target_of(kernel)
     all_into = [s for s in walk(kernel.body) if isinstance(s, Mma) and s.d.obj == first.d.obj]
     named = next((s for s in all_into if s.instr is not None), first)
@@ -84,7 +84,7 @@ def _choose(kernel: Kernel, first: Mma, by_row: bool) -> tuple[str, tuple[int, i
 
 
 def _possible(kernel: Kernel, row: MmaRow, products: list[Mma]) -> list[tuple[int, int]]:
-    """The grids of warps that can share all these products."""
+    """Return the warp grids that can serve all of these products."""
     grids = [w for w in _grids(kernel.num_warps) if all(_divides(row, s, w) for s in products)]
     grids = [w for w in grids if all(s.warps in (None, w) for s in products)]
     return [w for w in grids if _fits_layouts(kernel, row, products, w)]
@@ -107,7 +107,7 @@ def _stored_by_rows(kernel: Kernel, accumulator: str) -> bool:
 
 
 def _reached(kernel: Kernel, tile: str) -> set[str]:
-    """`tile`, and the tiles that elementwise statements make of it."""
+    """Return `tile` and the tiles that elementwise statements compute from it."""
     reach: set[str] = set()
     more = {tile}
     while more - reach:

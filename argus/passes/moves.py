@@ -50,18 +50,18 @@ _AMD = Moves(
 
 
 def moves(target: Target) -> Moves:
-    """The instructions of `target`; the CPU runs NVIDIA's."""
+    """Return the instructions of `target`. The CPU target runs NVIDIA's instructions."""
     return _AMD if target.vendor == "amd" else _NVIDIA
 
 
 def target_of(kernel: Kernel) -> Target:
-    """The target of a kernel that has one."""
+    """Return the target of a kernel, which must have one."""
     assert kernel.target is not None
     return TARGETS[kernel.target]
 
 
 def space(obj: MemoryObject) -> str:
-    """The space of a memory object, in the words of the instruction table."""
+    """Return the space of a memory object in the terms of the instruction table."""
     match obj:
         case Tensor():
             return "global"
@@ -77,7 +77,7 @@ def by_engine(stmt: Stmt) -> bool:
 
 
 def select(kernel: Kernel, copy: Copy) -> str | None:
-    """The synchronous, non-collective instruction between the spaces of `copy`; None if there is none."""
+    """Return the synchronous, non-collective instruction between the spaces of `copy`, or None if there is none."""
     names = moves(target_of(kernel))
     if peers_of(copy):
         return names.load_peer if isinstance(kernel.object(copy.dst.obj), Fragment) else names.store_peer
@@ -95,7 +95,7 @@ def select(kernel: Kernel, copy: Copy) -> str | None:
 
 
 def contiguous_dim(tensor: Tensor) -> int | None:
-    """The last dimension of stride 1."""
+    """Return the last dimension of stride 1."""
     for dim in reversed(range(len(tensor.strides))):
         stride = tensor.strides[dim]
         if isinstance(stride, Const) and stride.value == 1:
@@ -104,7 +104,7 @@ def contiguous_dim(tensor: Tensor) -> int | None:
 
 
 def contiguous_axis(tensor: Tensor, index: Sequence[Expr]) -> int | None:
-    """The domain axis along which `tensor[index]` steps through consecutive elements."""
+    """Return the domain axis along which `tensor[index]` steps through consecutive elements."""
     dim = contiguous_dim(tensor)
     if dim is None:
         return None
@@ -118,7 +118,8 @@ def contiguous_axis(tensor: Tensor, index: Sequence[Expr]) -> int | None:
 
 
 def vector_width(kernel: Kernel, copy: Copy, layout: FragmentLayout, row: CopyRow, known: Facts) -> int:
-    """The most elements that one access of `row` can move for `copy` spread by `layout`; 0 if none is allowed."""
+    """Return the largest number of elements that one access of `row` can move for `copy` in `layout`, or 0 if no width
+    is allowed."""
     memory = [o for a in (copy.src, copy.dst) if not isinstance(o := kernel.object(a.obj), Fragment)]
     size = memory[0].dtype.bytes
     for allowed in sorted(row.vector_bytes, reverse=True):
@@ -156,7 +157,8 @@ def _fits(
 
 
 def fast_axis(layout: FragmentLayout, width: int) -> int | None:
-    """The axis along which every aligned run of `width` values is consecutive and starts at a multiple of it."""
+    """Return the axis along which every aligned run of `width` values is consecutive and starts at a multiple of
+    `width`."""
     axis = next((m.dim for m in layout.values if m.extent > 1), None)
     if axis is None or layout.vector_width(axis) % width:
         return None
@@ -173,7 +175,8 @@ def runs(offsets: NDArray[np.int64], dim: int, width: int) -> bool:
 
 
 def matrix_width(shared: Shared, index: Sequence[Expr], layout: FragmentLayout, row: CopyRow) -> int:
-    """The elements a lane that one move of matrices takes for `shared[index]` spread by `layout`; 0: none.
+    """Return the number of elements that a lane receives from one matrix move for `shared[index]` in `layout`, or 0 if
+    no such move fits.
 
     Every group of four bytes of a lane must stand where the instruction's 8 rows of 16 bytes put it.
     """
@@ -219,7 +222,7 @@ def _cuts(layout: FragmentLayout, width: int) -> bool:
 
 
 def _touched(shared: Shared, index: Sequence[Expr], layout: FragmentLayout) -> list[NDArray[np.int64] | None]:
-    """The cells touched, for every value of the one index that may depend on a loop counter (the stage)."""
+    """Return the cells accessed for every value of the one index that may depend on a loop counter (the stage)."""
     rank = len(layout.shape)
     fixed = [not any(depends_on(e, axis) for axis in range(rank)) and not isinstance(e, Const) for e in index]
     if sum(fixed) > 1:

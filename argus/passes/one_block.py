@@ -14,7 +14,8 @@ from argus.passes.report import LoweringError, problem
 
 
 def run_as_one_block(kernel: Kernel) -> Kernel:
-    """The kernel with each cluster as one block, on the CPU. Raises `LoweringError` if that is too large for one."""
+    """Return the kernel in which each cluster is one block, as the CPU runs it. Raises `LoweringError` if the cluster
+    is too large for one block."""
     target = target_of(kernel)
     if kernel.cluster == 1 or target.vendor != "cpu":
         return kernel

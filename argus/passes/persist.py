@@ -21,7 +21,8 @@ from argus.passes.report import Unfit
 
 
 def persist(kernel: Kernel) -> Kernel:
-    """A persistent kernel with its programs written out; without roles, one that is not persistent, with a remark."""
+    """Return a persistent kernel with its loop over programs written out. A kernel without roles becomes
+    non-persistent, with a remark."""
     if kernel.cluster > 1 and not any(isinstance(s, Roles) for s in kernel.body) and not reaches_peers(kernel):
         kernel = replace(kernel, cluster=1)  # nothing is shared; the loop without producer warps is remarked on already
     if not kernel.persistent or any(isinstance(s, Programs) for s in walk(kernel.body)):

@@ -102,7 +102,7 @@ def pipeline(kernel: Kernel) -> Kernel:
 
 
 def _ahead(kernel: Kernel, loop: For) -> tuple[Stage, ...]:
-    """The stages of the loop whose copies may be issued in earlier iterations."""
+    """Return the stages of the loop whose copies may be issued in earlier iterations."""
     written: set[str] = set()
     for stmt in walk(loop.body):
         written |= _writes(stmt)
@@ -251,7 +251,7 @@ def _deposit(kernel: Kernel, plan: Buffered, buffer: Expr) -> tuple[Stmt, ...]:
 
 
 def _in_buffers(body: tuple[Stmt, ...], buffers: dict[str, Expr]) -> tuple[Stmt, ...]:
-    """`body` with every access to a tile directed to its buffer of this iteration."""
+    """Return `body` with every access to a staged tile directed to the buffer of this iteration."""
 
     def change(access: Access) -> Access:
         if access.obj not in buffers:

@@ -80,7 +80,7 @@ def _uneven(stmt: Accumulate) -> Diagnostic:
 def _expand(
     kernel: Kernel, fresh: Fresh, stmt: Accumulate, plan: ReductionPlan, context: Enclosing
 ) -> tuple[Stmt, ...]:
-    """The steps for a reduction that crosses lanes, warps, or both."""
+    """Return the steps for a reduction that crosses lanes, warps, or both."""
     target = kernel.object(stmt.dst.obj)
     assert isinstance(target, Fragment)
     span, dtype = stmt.span, target.dtype
@@ -121,7 +121,7 @@ def _expand(
 def _across_warps(
     fresh: Fresh, stmt: Accumulate, partial: str, layout: FragmentLayout, target: Access, context: Enclosing
 ) -> list[Stmt]:
-    """Every warp's result through shared memory to all threads that need it."""
+    """Combine the warps' results through shared memory, for all threads that need them."""
     dtype = stmt.value.dtype
     shape, index, span = layout.shape, coords(len(layout.shape)), stmt.span
     axis = len(shape) - 1
@@ -144,7 +144,7 @@ def _across_warps(
 
 
 def _partial(plan: ReductionPlan, warps: bool, lanes: bool) -> FragmentLayout:
-    """The layout of partial results: kept axes, then warp numbers, then lane numbers, as asked for."""
+    """Return the layout of partial results: the kept axes, then, as requested, warp numbers and lane numbers."""
     place = {axis: dim for dim, axis in enumerate(plan.kept)}
     shape = [plan.layout.shape[axis] for axis in plan.kept]
     digits: dict[Digit, Mode] = {}
@@ -172,7 +172,7 @@ def _inside(digit: Digit, mode: Mode) -> bool:
 
 
 def _numbers(plan: ReductionPlan) -> tuple[Expr, ...]:
-    """The warp number and the lane number of an element, as expressions of its coordinates."""
+    """Return the warp number and the lane number of an element as expressions of its coordinates."""
     result: list[Expr] = []
     for group in (plan.warps, plan.lanes):
         if not group:

@@ -17,7 +17,8 @@ _REGISTER = 4  # bytes
 
 
 def check_registers(kernel: Kernel) -> Kernel:
-    """The kernel itself. Raises `LoweringError` if its register tiles cannot fit, whatever the compiler does.
+    """Return the kernel unchanged. Raises `LoweringError` if its register tiles cannot fit into the registers of a
+    thread.
 
     A tile lives from its write as a whole until just before its last read: a result may take the registers of an
     operand that is read for the last time.
@@ -61,7 +62,7 @@ class _Pressure:
         self.worst: frozenset[str] = frozenset()
 
     def block(self, body: tuple[Stmt, ...], after: frozenset[str]) -> frozenset[str]:
-        """The tiles whose values are needed before `body`, from those that are needed after it."""
+        """Return the tiles whose values are needed before `body`, given the tiles whose values are needed after it."""
         for stmt in reversed(body):
             after = self._note(self._before(stmt, self._note(after)))
         return after
@@ -100,7 +101,7 @@ class _Pressure:
 
 
 def _read(stmt: Map | Copy) -> set[str]:
-    """The tiles that a statement reads."""
+    """Return the tiles that a statement reads."""
     exprs: list[Expr] = [*stmt.dst.index]
     if isinstance(stmt, Map):
         return {e.obj for x in (*exprs, stmt.value) for e in elements(x)}

@@ -11,7 +11,7 @@ class LoweringError(ArgusError):
 
 
 def problem(code: str, message: str, span: Span = NO_SPAN, help: str = "", notes: tuple[Note, ...] = ()) -> Diagnostic:
-    """A diagnostic of lowering."""
+    """Return a diagnostic of lowering."""
     return Diagnostic(code, message, span, property="lowering", notes=notes, help=help)
 
 

@@ -14,10 +14,10 @@ Pass = Callable[[Kernel], Kernel]
 
 
 def by_role(run: Pass) -> Pass:
-    """`run` on the program of every role that holds registers, or on the kernel if it has no roles.
+    """Apply `run` to the program of every role that holds registers, or to the kernel if it has no roles.
 
-    A role's program sees all shared tiles, and the register tiles that no other role holds. Roles without
-    registers only start what others complete: nothing of theirs is spread over threads.
+    A role's program sees all shared tiles, and the register tiles that no other role holds. Roles without registers
+    only start what others complete: nothing of theirs is spread over threads.
     """
 
     @wraps(run)
@@ -47,6 +47,6 @@ def by_role(run: Pass) -> Pass:
 
 
 def _registers(kernel: Kernel, role: Role) -> set[str]:
-    """The register tiles that the program of `role` names."""
+    """Return the register tiles that the program of `role` names."""
     tiles: set[str] = {f.name for f in kernel.fragments if isinstance(f, Fragment)}
     return tiles & set().union(*(names(s) for s in walk(role.body)))

@@ -45,7 +45,7 @@ def reduced_dimensions(kernel: Kernel) -> Reduced:
 
 
 def reduced_axes(found: Reduced, access: Access) -> frozenset[int]:
-    """The axes of a statement's domain along which the register tile that it accesses is reduced."""
+    """Return the domain axes of a statement along which the register tile that it accesses is reduced."""
     axes = axes_of(access.index) or ()
     return frozenset(a for d, a in enumerate(axes) if a is not None and d in found.get(access.obj, ()))
 
@@ -55,7 +55,7 @@ def _dimensions(index: Sequence[Expr], axes: frozenset[int]) -> frozenset[int]:
 
 
 def row_axis(kernel: Kernel, copy: Copy, found: Reduced) -> int | None:
-    """The only axis along which the register side of `copy` is reduced, if there is exactly one."""
+    """Return the axis along which the register side of `copy` is reduced, if there is exactly one."""
     for access in (copy.dst, copy.src):
         if isinstance(kernel.object(access.obj), Fragment):
             axes = reduced_axes(found, access)

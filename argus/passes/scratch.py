@@ -25,7 +25,7 @@ _UNITS = (16, 32, 8, 4)  # bytes that a swizzle moves together, the preferred fi
 def scratch_layout(
     shape: tuple[int, ...], itemsize: int, writer: FragmentLayout, reader: FragmentLayout, target: Target
 ) -> AnyLayout:
-    """The candidate with the fewest passes for one warp; shapes of one dimension stay compact."""
+    """Return the candidate with the fewest passes for one warp. A shape of one dimension stays compact."""
     models = (AMD_LDS_WRITE, AMD_LDS) if target.vendor == "amd" else (NVIDIA_SHARED, NVIDIA_SHARED)
 
     def cost(layout: AnyLayout) -> int:

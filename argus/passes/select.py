@@ -94,7 +94,7 @@ def _matrix(kernel: Kernel, copy: ThreadCopy, row: CopyRow) -> int:
 
 
 def _checked(kernel: Kernel, copy: ThreadCopy, known: Facts) -> ThreadCopy | Diagnostic:
-    """A copy whose instruction the author named."""
+    """Return a copy with the instruction that the author named."""
     target = target_of(kernel)
     row = INSTRUCTIONS.get(copy.instr or "")
     if row is None or not target.has(row):

@@ -81,7 +81,7 @@ def _products(work: list[Stmt]) -> list[int]:
 
 
 def _cut(copies: list[ThreadCopy], slots: int) -> list[ThreadCopy]:
-    """`copies` in about as many parts as there are slots, by the instructions that a thread issues."""
+    """Split `copies` into about as many parts as there are slots, measured by the instructions that a thread issues."""
     counts = [s.layout.num_values // s.vector for s in copies if s.layout is not None]
     most = max(1, -(-sum(counts) // slots))
     result: list[ThreadCopy] = []
@@ -91,7 +91,7 @@ def _cut(copies: list[ThreadCopy], slots: int) -> list[ThreadCopy]:
 
 
 def _parts(copy: ThreadCopy, wanted: int) -> list[ThreadCopy]:
-    """`copy` in at least `wanted` equal parts along its slowest register mode, or whole."""
+    """Split `copy` into at least `wanted` equal parts along its slowest register mode, or return it whole."""
     layout = copy.layout
     if layout is None or not layout.values or wanted < 2:
         return [copy]

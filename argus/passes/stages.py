@@ -33,7 +33,7 @@ from argus.source import Span
 
 
 def padded(stage: Stage, kernel: Kernel) -> Stage:
-    """`stage` with zero as the value of masked elements, unless it says otherwise."""
+    """Return `stage` with zero as the value of masked elements, unless it names another value."""
     if stage.mask is None or stage.other is not None:
         return stage
     dtype = kernel.object(stage.dst).dtype
@@ -41,17 +41,17 @@ def padded(stage: Stage, kernel: Kernel) -> Stage:
 
 
 def plain_copy(stage: Stage, place: Access) -> ThreadCopy:
-    """The synchronous copy of `stage` into `place`."""
+    """Return the synchronous copy of `stage` into `place`."""
     return ThreadCopy(place, stage.src, stage.shape, stage.mask, stage.other, span=stage.span)
 
 
 def shared_copy(share: Share) -> ThreadCopy:
-    """The copy of a register tile into its shared tile."""
+    """Return the copy of a register tile into its shared tile."""
     return ThreadCopy(Access(share.dst, coords(len(share.shape))), share.src, share.shape, span=share.span)
 
 
 def asynchronous_copy(kernel: Kernel, stage: Stage, place: Access, known: Facts) -> ThreadCopy | None:
-    """`stage` into `place` as asynchronous copies of at least 4 bytes, or None if that cannot be."""
+    """Return `stage` as asynchronous copies of at least 4 bytes into `place`, or None if such copies cannot be made."""
     try:
         return direct_copy(kernel, stage, place, known)
     except Unfit:
@@ -94,7 +94,8 @@ def direct_copy(kernel: Kernel, stage: Stage, place: Access, known: Facts) -> Th
 
 
 def _by_address(kernel: Kernel, stage: Stage, vector: int) -> FragmentLayout | None:
-    """The layout in which `vector` elements, lanes, waves, and then what is left, follow the addresses of the tile."""
+    """Return the layout in which `vector` elements, then lanes, then waves, then the remaining registers follow the
+    addresses of the tile."""
     tile = kernel.object(stage.dst)
     assert isinstance(tile, Shared)
     if not isinstance(tile.layout, Layout):
@@ -135,6 +136,6 @@ def _counts(kernel: Kernel) -> bool:
 
 
 def reads(stage: Stage) -> tuple[Elem, ...]:
-    """The registers that the indices and the mask of `stage` read."""
+    """Return the registers that the indices and the mask of `stage` read."""
     exprs: tuple[Expr, ...] = (*stage.src.index, *(() if stage.mask is None else (stage.mask,)))
     return tuple(e for expr in exprs for e in elements(expr))

@@ -65,7 +65,7 @@ def _expand(
 
 
 def _moved(fresh: Fresh, stage: Stage, place: Access) -> tuple[Stmt, ...]:
-    """`stage` into `place` by loads and stores."""
+    """Return the loads and stores that carry out `stage` into `place`."""
     if turned_axis(fresh.kernel, stage) is None:
         return (plain_copy(stage, place),)
     register, turned = on_the_way(fresh.kernel, fresh, stage)

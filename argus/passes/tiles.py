@@ -46,8 +46,8 @@ def lay_out_tiles(kernel: Kernel) -> Kernel:
 
 
 def _loaded_straight(kernel: Kernel) -> tuple[dict[str, Shared], tuple[Diagnostic, ...]]:
-    """The tiles of pipelined loops that loads to LDS fill, laid out for that, if the buffers of all of them fit into
-    shared memory; and remarks on why others go through registers."""
+    """Return the tiles of pipelined loops that loads to LDS fill, laid out for these loads, if the buffers of all tiles
+    fit into shared memory; and remarks that say why the other tiles go through registers."""
     target, known = target_of(kernel), facts(kernel)
     if target.vendor != "amd":
         return {}, ()
@@ -76,7 +76,7 @@ def _loaded_straight(kernel: Kernel) -> tuple[dict[str, Shared], tuple[Diagnosti
 
 
 def _straight(kernel: Kernel, stage: Stage, known: Facts) -> Shared:
-    """The tile of `stage` in a layout that loads to LDS can fill; raises `Unfit` if there is none."""
+    """Return the tile of `stage` in a layout that loads to LDS can fill. Raises `Unfit` if there is none."""
     tile = kernel.object(stage.dst)
     assert isinstance(tile, Shared)
     if turned_axis(kernel, stage) is not None:
@@ -146,10 +146,10 @@ def _order(kernel: Kernel, shared: Shared) -> tuple[int, ...]:
 def tile_layout(
     shape: tuple[int, ...], itemsize: int, order: tuple[int, ...] | None = None, chunk: int = 16
 ) -> AnyLayout:
-    """A compact layout with dimension `order[0]` contiguous (default: the last), free of bank conflicts.
+    """Return a compact layout without bank conflicts whose dimension `order[0]` (default: the last) is contiguous.
 
-    Rows of a power of two of at least two chunks (of `chunk` bytes) are swizzled; other rows of whole chunks are
-    padded to an odd number of chunks; anything else stays as it is.
+    Rows of a power of two of at least two chunks (of `chunk` bytes) are swizzled; other rows of whole chunks are padded
+    to an odd number of chunks; anything else stays as it is.
     """
     order = tuple(reversed(range(len(shape)))) if order is None else order
     if not shape:
@@ -168,10 +168,10 @@ def tile_layout(
 
 
 def swizzle(row: int, itemsize: int, chunk: int) -> Swizzle | None:
-    """The XOR of `chunk` bytes with the row number, for rows of `row` bytes, on offsets in elements.
+    """Return the swizzle that XORs `chunk` bytes with the row number, for rows of `row` bytes, on offsets in elements.
 
-    Rows shorter than all banks together count in the groups that fill them. None unless `row` is a power of
-    two and at least two chunks.
+    Rows shorter than all banks together count in the groups that fill them. None unless `row` is a power of two and at
+    least two chunks.
     """
     if chunk < itemsize or row < 2 * chunk or row & (row - 1):
         return None
@@ -182,7 +182,7 @@ def swizzle(row: int, itemsize: int, chunk: int) -> Swizzle | None:
 
 
 def staged(layout: AnyLayout, stages: int) -> AnyLayout:
-    """`layout` with `stages` copies one after the other, as a new first dimension."""
+    """Return `layout` with `stages` consecutive buffers as a new first dimension."""
     inner = layout.inner if isinstance(layout, SwizzledLayout) else layout
     shape = inner.shape if isinstance(inner.shape, tuple) else (inner.shape,)
     stride = inner.stride if isinstance(inner.stride, tuple) else (inner.stride,)

@@ -30,11 +30,11 @@ class Bound:
     equalities: tuple[Obligation, ...]
 
     def of(self, expr: Expr) -> Expr:
-        """An expression over the kernel's launch parameters in terms of the program."""
+        """Return an expression over the kernel's launch parameters in the program's terms."""
         return rewrite(expr, lambda e: self.values.get(e.name, e) if isinstance(e, Param) else None)
 
     def part(self, name: str) -> Part:
-        """The part that is passed for a tensor."""
+        """Return the part that a launch passes for a tensor."""
         found = dict(self.launch.arguments)[name]
         assert isinstance(found, Part)
         return found
@@ -75,7 +75,7 @@ def bound(program: Program, launch: Launch) -> Bound:
 
 
 def strides_of(program: Program, part: Part) -> tuple[Expr, ...]:
-    """The strides, in elements, of the dimensions that a part keeps."""
+    """Return the strides, in elements, of the dimensions that a part keeps."""
     strides = program.object(part.obj).strides
     return tuple(s for s, kept in zip(strides, part.kept, strict=True) if kept)
 
@@ -94,12 +94,12 @@ def obligations(program: Program, bound: Bound) -> Iterator[Obligation]:
 
 
 def parts(launch: Launch) -> Iterator[tuple[str, Part]]:
-    """The parts that a launch passes, by the kernel's names."""
+    """Yield the parts that a launch passes, with the kernel's names for them."""
     return ((name, a) for name, a in launch.arguments if isinstance(a, Part))
 
 
 def within(program: Program, part: Part, name: str) -> Iterator[Obligation]:
-    """A part lies inside of its object, and its extents are not negative."""
+    """Check that a part lies inside its object, and that its extents are not negative."""
     obj = program.object(part.obj)
     for axis, (start, extent, whole) in enumerate(zip(part.start, part.extent, obj.shape, strict=True)):
         if start == Const(0) and extent == whole:
@@ -112,7 +112,7 @@ def within(program: Program, part: Part, name: str) -> Iterator[Obligation]:
 
 
 def overlap(a: Part, b: Part) -> Expr:
-    """The condition that two parts of one object share an element."""
+    """Return the condition that two parts of one object share an element."""
     conds: list[Expr] = []
     for start, extent, other, width in zip(a.start, a.extent, b.start, b.extent, strict=True):
         conds += [op("lt", start, op("add", other, width)), op("lt", other, op("add", start, extent))]
@@ -124,7 +124,7 @@ def overlap(a: Part, b: Part) -> Expr:
 
 
 def touched(kernel: Kernel) -> tuple[frozenset[str], frozenset[str]]:
-    """The tensors that a kernel reads, and those that it writes; what it adds to, it reads and writes."""
+    """Return the tensors that a kernel reads and the tensors that it writes. An accumulated tensor is in both."""
     from argus.backend.launch.signature import signature
 
     tensors = signature(kernel).tensors
@@ -132,7 +132,7 @@ def touched(kernel: Kernel) -> tuple[frozenset[str], frozenset[str]]:
 
 
 def exact_bytes(buffer: Buffer) -> Expr:
-    """The bytes of a buffer's elements."""
+    """Return the size of a buffer's elements in bytes."""
     size: Expr = Const(buffer.dtype.bytes)
     for extent in buffer.shape:
         size = op("mul", size, wide(extent))

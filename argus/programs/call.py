@@ -125,7 +125,7 @@ class Plan:
         return {b.name: self.number(b.offset) for b in self.program.buffers if b.offset is not None}
 
     def number(self, expr: Expr) -> Any:
-        """The value of an expression now."""
+        """Return the current value of an expression."""
         return evaluate(hosted(expr), self.env)
 
     # ------------------------------------------------------------------ preparation
@@ -186,7 +186,7 @@ class Plan:
         return _Place(base, offset, obj.dtype.name, shape, kept)
 
     def _array(self, place: _Place) -> Array:
-        """A part as an argument of a launch; the pool is taken to begin far from all tensors."""
+        """Return a part as a launch argument. The pool's address is assumed to be far from those of all tensors."""
         from argus.ir.types import DTYPES
 
         base = self.call.arrays[place.base].pointer if place.base != _POOL else 1 << 60
@@ -283,7 +283,7 @@ class Plan:
 
 
 def _from_given(launch: RecipeLaunch, pool: int) -> RecipeLaunch:
-    """A launch that finds the pool's address among the addresses of the call, at position `pool`."""
+    """Return a launch that reads the pool's address from position `pool` of the call's addresses."""
     values = (Given(pool, v.offset) if isinstance(v, Made) else v for v in launch.values)
     return RecipeLaunch(launch.plan, tuple(values))
 
@@ -330,7 +330,7 @@ def _address(pool: Any) -> int:
 
 
 def _tensor(source: Any, place: _Place) -> Any:
-    """A part of a tensor or of the pool as a tensor, or an array, of its own."""
+    """Return a part of a tensor or of the pool as a separate tensor or array."""
     if is_torch(source):
         torch = sys.modules["torch"]
         dtype = getattr(torch, place.dtype)

@@ -257,7 +257,8 @@ class _Elaboration:
     # ------------------------------------------------------------------ values
 
     def value(self, node: Expression, wanted: Wanted | None = None) -> Value:
-        """The value of an expression: parts of tensors and events here, everything else in the frontend."""
+        """Evaluate an expression. Parts of tensors and events are evaluated here, all other expressions in the
+        frontend."""
         context = self.context
         match node:
             case Subscript(value=base) if isinstance(view := self.value(base), View):
@@ -275,7 +276,7 @@ class _Elaboration:
                 return found
 
     def part(self, node: Expression) -> Part:
-        """A tensor, a buffer, or a part of one."""
+        """Evaluate an expression as a tensor, a buffer, or a part of one."""
         value = self.value(node)
         if not isinstance(value, View):
             what = f"this is {describe(value)}, and a tensor or a buffer stands here"
@@ -283,7 +284,7 @@ class _Elaboration:
         return part_of(value)
 
     def scalar(self, node: Expression, what: str) -> Expr:
-        """An int32 expression over sizes and numbers."""
+        """Evaluate an int32 expression over sizes and numbers."""
         found = as_tile(self.context, self.value(node), node.span, int32)
         if found.shape or found.dtype is not int32:
             self.context.fail(
@@ -292,7 +293,7 @@ class _Elaboration:
         return found.expr
 
     def stream(self, node: Expression | None) -> str:
-        """The stream of a launch."""
+        """Return the stream of a launch."""
         if node is None:
             return MAIN
         value = self.value(node)

@@ -93,7 +93,7 @@ def execute(program: Program, values: Mapping[str, Number], inputs: Mapping[str,
 
 @lru_cache(maxsize=4096)
 def hosted(expr: Expr) -> Expr:
-    """An expression with counters as parameters, so that one table gives the values of all names."""
+    """Return an expression with counters as parameters, so that one table holds the values of all names."""
     return rewrite(expr, lambda e: Param(e.name, e.dtype) if isinstance(e, LoopVar) else None)
 
 
@@ -358,7 +358,7 @@ class _Execution:
     # ------------------------------------------------------------------ helpers
 
     def number(self, expr: Expr) -> Any:
-        """The value of an expression now."""
+        """Return the current value of an expression."""
         return evaluate(hosted(expr), self.env)
 
     def _box(self, part: Part) -> Box:
@@ -383,7 +383,7 @@ class _Held:
         self.values, self.shape, self.dtype, self.contents = values, values.shape, dtype, self
 
     def initial(self, index: Array) -> Array:
-        """The elements at row-major indices."""
+        """Return the elements at row-major indices."""
         found: Array = self.values.reshape(-1)[index]
         return found
 
@@ -433,7 +433,7 @@ def _seed(name: str, read: Sequence[Array], numbers: tuple[Number, ...]) -> int:
 
 
 def _drawn(seed: int, number: int, like: Array) -> Array:
-    """Numbers of the shape and kind of `like`, the same for the same seed."""
+    """Return numbers with the shape and dtype of `like`. Equal seeds give equal numbers."""
     rng = np.random.default_rng((seed, number))
     if like.dtype.kind == "f":
         return rng.integers(-32, 33, like.shape) / 8
@@ -454,7 +454,8 @@ def trials(program: Program) -> Iterator[tuple[dict[str, Number], dict[str, Arra
 
 
 def at(program: Program, sizes: Mapping[str, int]) -> tuple[dict[str, Number], dict[str, Array]] | None:
-    """Numbers and inputs at given sizes; None if the program does not admit them, or if they are too large."""
+    """Return numbers and inputs at given sizes. Return None if the program does not admit the sizes, or if the inputs
+    are too large."""
     from argus.simulate.sizes import admissible, integer_parameters, shape_of
 
     kernel = as_kernel(program)
@@ -469,7 +470,8 @@ def at(program: Program, sizes: Mapping[str, int]) -> tuple[dict[str, Number], d
 def inputs_of(
     program: Program, kernel: Kernel, vector: Mapping[str, int]
 ) -> tuple[dict[str, Number], dict[str, Array]]:
-    """Numbers and arrays at given sizes. Index tensors that are only in a range hold its ends, too."""
+    """Return numbers and arrays at given sizes. Index tensors with only a declared range also contain both ends of the
+    range."""
     from argus.mutate.inputs import arguments
     from argus.simulate.launch import scalar
 
@@ -485,7 +487,7 @@ def inputs_of(
 
 
 def as_kernel(program: Program) -> Kernel:
-    """A kernel with the parameters, preconditions and loops of a program, to choose sizes for."""
+    """Return a kernel with the parameters, preconditions and loops of a program. It is used to choose sizes."""
     from argus.ir import nodes
     from argus.programs.ir import walk
 

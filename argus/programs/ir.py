@@ -52,7 +52,7 @@ class Buffer:
 
 
 def wide(expr: Expr) -> Expr:
-    """An integer expression as int64."""
+    """Return an integer expression as int64."""
     if isinstance(expr, Const):
         return Const(expr.value, int64)
     return expr if expr.dtype is int64 else Op("cast", (expr,), int64)
@@ -194,7 +194,7 @@ class Program:
         return tuple(p for p in self.params if isinstance(p, Scalar))
 
     def object(self, name: str) -> Tensor | Buffer:
-        """The tensor or buffer called `name`; KeyError if there is none."""
+        """Return the tensor or buffer called `name`. Raises KeyError if there is none."""
         for candidate in self.objects:
             if candidate.name == name:
                 return candidate
@@ -207,7 +207,7 @@ class Program:
 
 
 def walk(body: tuple[Step, ...]) -> Iterator[Step]:
-    """All statements, outer ones first, in the order of the text."""
+    """Yield all statements in the order of the text, outer ones first."""
     for step in body:
         yield step
         match step:

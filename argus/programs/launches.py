@@ -36,17 +36,17 @@ class State(Protocol):
     steps: list[Step]
 
     def value(self, node: Expression) -> Value:
-        """The value of an expression of the program."""
+        """Return the value of an expression of the program."""
 
     def stream(self, node: Expression | None) -> str:
-        """The stream that an option of a launch names."""
+        """Return the stream that a launch option names."""
 
 
 _KernelText = tuple[Function, SourceFile]
 
 
 def kernel_of(context: Context, node: Expression) -> _KernelText | None:
-    """The kernel that an expression names: of this file, or of one that it imports. None for anything else."""
+    """Return the kernel that an expression names in this file or in an imported one. Return None for anything else."""
     match node:
         case Name(id=name) if name not in context.frame.names:
             return _named(context.module, name)
@@ -114,7 +114,7 @@ def _given(context: Context, function: Function, node: Call) -> Mapping[str, Exp
 def _constants(
     state: State, function: Function, kinds: Mapping[str, str], given: Mapping[str, Expression]
 ) -> dict[str, object]:
-    """The constexpr parameters that a launch gives, and None for tensors that it leaves out."""
+    """Return the constexpr parameters that a launch passes, and None for each tensor that it omits."""
     found: dict[str, object] = {}
     for parameter in function.params:
         name, kind = parameter.name, kinds[parameter.name]
@@ -222,7 +222,7 @@ def _grid(state: State, kernel: Kernel, node: Subscript | None, span: Span) -> t
 
 
 def _use(state: State, use: Use) -> int:
-    """The number of a use; equal uses are one."""
+    """Return the number of a use. Equal uses share a number."""
     if use not in state.uses:
         state.uses.append(use)
     return state.uses.index(use)

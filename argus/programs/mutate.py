@@ -107,7 +107,7 @@ def _decide(mutation: ProgramMutation, originals: _Runs, limit_s: float) -> tupl
 
 
 def mutations(program: Program) -> list[ProgramMutation]:
-    """Every program that is one edit away, each once, in the order of the text."""
+    """Return every program that differs by one edit, without repetitions and in the order of the text."""
     found: list[ProgramMutation] = []
     seen = {print_program(program)}
     names: Counter[str] = Counter()

@@ -42,7 +42,7 @@ def register(
 
 
 def schema(signature: Signature) -> str:
-    """The parameters of a program in PyTorch's language."""
+    """Return the parameters of a program in the schema language of PyTorch."""
     given, written = [], 0
     for p in signature.params:
         if not isinstance(p, TensorParam):

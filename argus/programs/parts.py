@@ -18,7 +18,7 @@ Evaluate = Callable[[Expression], Value]
 
 
 def part_of(view: View) -> Part:
-    """The box of a view that `subview` made, or of a whole tensor."""
+    """Return the box of a view that `subview` made, or of a whole tensor."""
     start: list[Expr] = []
     extent: list[Expr] = []
     kept: list[bool] = []
@@ -32,7 +32,7 @@ def part_of(view: View) -> Part:
 
 
 def folded(expr: Expr) -> Expr:
-    """An expression of sums with constants folded."""
+    """Return an expression of sums with folded constants."""
     return op(expr.op, *expr.args) if isinstance(expr, Op) and expr.op in ("add", "sub", "mul") else expr
 
 
@@ -41,7 +41,7 @@ def _extent(extent: int | Expr) -> Expr:
 
 
 def subview(context: Context, view: View, node: Subscript, value: Evaluate) -> View:
-    """`view[i, lo:hi]`: one index or slice for each dimension."""
+    """Evaluate `view[i, lo:hi]`, with one index or slice for each dimension."""
     if not isinstance(view.obj, Tensor):
         context.fail("bad-index", f"{describe(view)} cannot be indexed", node.span, "index a tensor or a buffer")
     if len(node.items) != len(view.shape):
@@ -65,7 +65,7 @@ def subview(context: Context, view: View, node: Subscript, value: Evaluate) -> V
 
 
 def difference(upper: Expr, lower: Expr) -> Expr:
-    """`upper - lower`; the length of `i : i + n` is `n`."""
+    """Return `upper - lower`. The length of `i : i + n` is `n`."""
     if lower == Const(0):
         return upper
     if isinstance(upper, Op) and upper.op == "add":

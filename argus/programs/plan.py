@@ -47,7 +47,7 @@ def planned(program: Program) -> Program:
 
 
 def users(buffer: Buffer, found: tuple[Site, ...]) -> list[Site]:
-    """The sites that touch a buffer."""
+    """Return the sites that access a buffer."""
     return [s for s in found if any(a.part.obj == buffer.name for a in s.accesses)]
 
 

@@ -270,7 +270,7 @@ class Graph:
 
 
 def _site_kind(kind: str, argument: object) -> str:
-    """The kind of an argument for a site; an optional tensor is there or absent."""
+    """Return the kind of an argument for a site. An optional tensor is present or absent."""
     return kind if kind != OPTIONAL else ABSENT if argument is None else TENSOR
 
 
@@ -299,7 +299,7 @@ def insist(text: KernelSource, program: Program, options: Options) -> None:
 
 
 def executables(program: Program) -> Sequence[Executable]:
-    """The kernels of a program, proved and built. Raises VerificationError and ToolchainError."""
+    """Return the proved and built kernels of a program. Raises VerificationError and ToolchainError."""
     from argus.programs.settle import options_of
 
     return [

@@ -56,17 +56,17 @@ class _Settling:
 
 
 def elaborated(use: Use, target: str) -> Kernel:
-    """The kernel of a use, elaborated for its constants and alignments."""
+    """Return the kernel of a use, elaborated for its constants and alignments."""
     return compile.elaborate(use.source, use.name, options_of(use, target))
 
 
 def options_of(use: Use, target: str) -> Options:
-    """The options that a use is elaborated and built with."""
+    """Return the options with which a use is elaborated and built."""
     return Options(target, use.num_warps, dict(use.constexprs), dict(use.alignment))
 
 
 def alignment_of(facts: Facts, program: Program, part: Part, tensor: Tensor) -> int:
-    """The greatest alignment, in bytes, that a part is known to keep as the argument `tensor`."""
+    """Return the largest alignment, in bytes, that is known for the part passed as the argument `tensor`."""
     quantities = aligned_quantities(program, part, tensor)
     obj = program.object(part.obj)
     most = ALIGNMENTS[0] if isinstance(obj, Buffer) else obj.alignment

@@ -50,7 +50,7 @@ class Site:
 
 
 def in_range(loop: For, value: Expr) -> list[Expr]:
-    """The conditions that `value` is a number that the counter of a loop takes."""
+    """Return the conditions that `value` is a number that a loop's counter takes."""
     found = [op("ge", value, loop.start), op("lt", value, loop.stop)]
     if loop.step > 1:
         found.append(op("eq", op("mod", op("sub", value, loop.start), Const(loop.step)), Const(0)))
@@ -58,12 +58,12 @@ def in_range(loop: For, value: Expr) -> list[Expr]:
 
 
 def negated(cond: Expr) -> Expr:
-    """The opposite of a condition."""
+    """Return the negation of a condition."""
     return Op("not", (cond,), boolean)
 
 
 def sites(program: Program) -> tuple[Site, ...]:
-    """All work of a program, in the order of the text."""
+    """Return all sites of a program in the order of the text."""
     return tuple(_Walk(program).sites(program.body, ((None, ()),)))
 
 
@@ -98,12 +98,12 @@ class _Walk:
 
 
 def primed(expr: Expr, loops: tuple[For, ...], mark: str = "'") -> Expr:
-    """An expression with the counters of `loops` renamed: that of another iteration."""
+    """Return an expression with the counters of `loops` renamed, so that it describes another iteration."""
     names = {loop.var for loop in loops}
     return rewrite(expr, lambda e: LoopVar(e.name + mark) if isinstance(e, LoopVar) and e.name in names else None)
 
 
 def primed_part(part: Part, loops: tuple[For, ...], mark: str = "'") -> Part:
-    """A part in another iteration."""
+    """Return a part as another iteration sees it."""
     start = tuple(primed(e, loops, mark) for e in part.start)
     return Part(part.obj, start, tuple(primed(e, loops, mark) for e in part.extent), part.kept)

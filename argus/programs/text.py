@@ -16,12 +16,12 @@ from argus.programs.ir import Collective, For, If, Launch, Part, Program, Record
 
 
 def print_program(program: Program) -> str:
-    """A program as text."""
+    """Return a program as text."""
     return "\n".join(_lines(program)) + "\n"
 
 
 def shown(expr: Expr) -> str:
-    """An expression on the host as an author would write it."""
+    """Return an expression on the host in the author's notation."""
 
     def plain(e: Expr) -> Expr | None:
         if isinstance(e, LoopVar):
@@ -32,14 +32,14 @@ def shown(expr: Expr) -> str:
 
 
 def part_text(part: Part) -> str:
-    """A part as text: `x[i, lo +: n]`, where `n` elements begin at `lo`."""
+    """Return a part as text: `x[i, lo +: n]`, where `n` elements begin at `lo`."""
     dims = zip(part.start, part.extent, part.kept, strict=True)
     inner = ", ".join(f"{shown(s)} +: {shown(e)}" if kept else shown(s) for s, e, kept in dims)
     return f"{part.obj}[{inner}]"
 
 
 def step_text(step: Step, program: Program) -> str:
-    """A statement as one line, without the statements inside."""
+    """Return a statement as one line, without nested statements."""
     match step:
         case Launch(use=number, arguments=arguments, stream=stream, grid=grid):
             given = ", ".join(f"{n} = {part_text(a) if isinstance(a, Part) else shown(a)}" for n, a in arguments)
@@ -82,7 +82,7 @@ def _lines(program: Program) -> Iterator[str]:
 
 
 def spec_text(term: SpecTerm, program: Program) -> str:
-    """A term of a specification as text."""
+    """Return a term of a specification as text."""
     params = {e.name: e.dtype for t in program.tensors for e in (*t.shape, *t.strides) if isinstance(e, Param)}
     params |= {s.name: s.dtype for s in program.scalars}
     return print_expr(term, Names(params, {t.name: t.dtype for t in program.tensors}))

@@ -37,7 +37,7 @@ def _opinion_json(opinion: Opinion) -> Json:
 
 
 def diagnostic_json(diagnostic: Diagnostic) -> Json:
-    """All fields of a diagnostic; `witness` only where there is one."""
+    """Return all fields of a diagnostic. The field `witness` is present only if there is one."""
     result: Json = {
         "code": diagnostic.code,
         "property": diagnostic.property,
@@ -55,7 +55,8 @@ def diagnostic_json(diagnostic: Diagnostic) -> Json:
 
 
 def span_json(span: Span) -> Json | None:
-    """`file`, `line`, `column` (from 1), `end_line`, `end_column` (exclusive), `call`; None for generated code."""
+    """Return `file`, `line`, `column` (from 1), `end_line`, `end_column` (exclusive) and `call`, or None for generated
+    code."""
     if span.file is None:
         return None
     return {
@@ -73,7 +74,8 @@ def _note_json(note: Note) -> Json:
 
 
 def witness_json(witness: Witness) -> Json:
-    """All fields of a witness, its element under `element`; each hop of `provenance` is a span with a message."""
+    """Return all fields of a witness. Its element is under `element`, and each hop of `provenance` is a span with a
+    message."""
     return {
         "sizes": witness.sizes,
         "block": list(witness.block),
@@ -100,7 +102,8 @@ def witness_json(witness: Witness) -> Json:
 
 
 def _event_json(event: Event) -> Json:
-    """One step of a trace; `barrier` and `phase` are None where no mbarrier takes part, a known span has its fields."""
+    """Return one step of a trace. `barrier` and `phase` are None if no mbarrier takes part, and the fields of a span
+    are present if it is known."""
     return {
         "role": event.role,
         "what": event.what,

@@ -12,7 +12,7 @@ from argus.source import Span
 
 
 def sarif(outcomes: Iterable[Outcome], version: str) -> Json:
-    """A SARIF 2.1.0 log with one run; `version` is that of Argus. Document: OASIS SARIF 2.1.0."""
+    """Return a SARIF 2.1.0 log with one run; `version` is the version of Argus. Reference: OASIS SARIF 2.1.0."""
     found = [(outcome, diagnostic) for outcome in outcomes for diagnostic in outcome.diagnostics]
     codes = sorted({diagnostic.code for _, diagnostic in found})
     driver = {"name": "argus", "version": version, "rules": [{"id": code} for code in codes]}

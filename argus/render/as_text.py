@@ -28,7 +28,7 @@ _UNSEEN = ("Cc", "Cf", "Zl", "Zp")
 
 
 def outcome_text(outcome: Outcome) -> Text:
-    """One kernel's diagnostics, then its verdict with the assumptions that it rests on."""
+    """Return one kernel's diagnostics, then its verdict and the assumptions on which the verdict rests."""
     text = Text()
     for diagnostic in outcome.diagnostics:
         text.append_text(diagnostic_text(diagnostic)).append("\n")
@@ -74,12 +74,13 @@ def _equality_text(outcome: Outcome) -> str:
 
 
 def diagnostics_text(diagnostics: Iterable[Diagnostic]) -> Text:
-    """All of `diagnostics`, a blank line apart."""
+    """Return all `diagnostics` as text, separated by blank lines."""
     return Text("\n").join(diagnostic_text(d) for d in diagnostics)
 
 
 def diagnostic_text(diagnostic: Diagnostic) -> Text:
-    """The message, the source line with a caret, the notes, the witness, and what to do; ends with a newline."""
+    """Return the message, the source line with a caret, the notes, the witness, and the remedy. The text ends with a
+    newline."""
     word = _head(diagnostic)
     text = Text()
     text.append(f"{word}[{diagnostic.code}]", _STYLES[word]).append(f": {diagnostic.message}\n", "bold")
@@ -138,7 +139,8 @@ def _place(text: Text, span: Span, label: str, style: str) -> None:
 
 
 def _excerpt(line: str, start: int, end: int) -> tuple[str, str, str]:
-    """A line as it is drawn: what stands before `start`, up to `end`, and after; of a very long one the part around."""
+    """Return a source line in three parts: before `start`, up to `end`, and after `end`. A very long line is cut around
+    the marked part."""
     first = max(0, min(start - _WIDEST // 4, len(line) - _WIDEST))
     last = first + _WIDEST
     parts = (line[first:start], line[start : min(end, last)], line[min(end, last) : last])
@@ -249,7 +251,7 @@ _MOST_ELEMENTS = 32
 
 
 def _elements(values: Any) -> str:
-    """The contents of a tensor; of many elements the first ones."""
+    """Return the contents of a tensor as text. If there are many elements, only the first ones are shown."""
     left = _MOST_ELEMENTS
 
     def show(value: Any) -> str:

@@ -65,13 +65,13 @@ class Source(Protocol):
     """The interface through which a launcher gets a kernel. Every method may raise SourceError."""
 
     def parameters(self) -> tuple[Parameter, ...]:
-        """The parameters in order of declaration."""
+        """Return the parameters in the order of declaration."""
 
     def interface(self, options: Options) -> Signature:
-        """The signature before lowering, with no requirement on alignment."""
+        """Return the signature before lowering, without alignment requirements."""
 
     def executable(self, options: Options) -> Executable:
-        """The kernel, proved and built. Also raises VerificationError and ToolchainError."""
+        """Return the proved and built kernel. Also raises VerificationError and ToolchainError."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -221,7 +221,7 @@ def _registered(function: int) -> str:
 def _inlined(
     function: Function, tensors: tuple[Any, ...], numbers: tuple[Number, ...] = (), way: tuple[Any, ...] = ()
 ) -> Any:
-    """The function that Dynamo traces in place of a call: it calls the operator."""
+    """Return the function that Dynamo traces instead of a call. It calls the operator."""
     import torch
 
     namespace, name = _registered(function.number).split("::")

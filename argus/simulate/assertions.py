@@ -89,11 +89,12 @@ class _Box:
         return len(self.coords[0]) if self.coords else 1
 
     def step(self, block: Block) -> Step:
-        """The domain of these coordinates."""
+        """Return the domain of these coordinates."""
         return block.box(self.stmt, self.coords, self.size, self.frame)
 
     def along(self, axes: frozenset[int]) -> tuple[_Box, Array | None]:
-        """The box of the given axes alone, and the position in it of every coordinate of this box (None: its own)."""
+        """Return the box of the given axes alone, and the position in it of every coordinate of this box (None for its
+        own)."""
         if self.extents is None or len(axes) == len(self.extents):
             return self, None
         kept = tuple(n if axis in axes else 1 for axis, n in enumerate(self.extents))
@@ -119,7 +120,7 @@ class _Side:
         return values if self.at is None else values[self.at]
 
     def index(self, at: int) -> int:
-        """The term's element at a coordinate of the box."""
+        """Return the term's element at a coordinate of the box."""
         return at if self.at is None else int(self.at[at])
 
 
@@ -143,7 +144,7 @@ def check(block: Block, stmt: AssertTags, frame: Frame) -> None:
 
 
 def _boxes(stmt: AssertTags, frame: Frame) -> Iterator[_Box]:
-    """The coordinates of the statement's box, in pieces along the first axis."""
+    """Yield the coordinates of the statement's box in pieces along the first axis."""
     shape = stmt.shape
     if not shape:
         yield _Box(stmt, frame, (), None)
@@ -157,7 +158,7 @@ def _boxes(stmt: AssertTags, frame: Frame) -> Iterator[_Box]:
 
 
 def _most_replicas(block: Block, condition: TagCondition) -> int:
-    """The most registers that hold one element of a fragment that the condition names."""
+    """Return the largest number of registers that hold one element of a fragment in the condition."""
     elems: list[Elem] = [condition.elem] if isinstance(condition, TagTuple) else []
     sides = condition.terms if isinstance(condition, TagTuple) else (condition.left, condition.right)
     elems += [s.elem for s in sides if isinstance(s, TagField)]
@@ -170,7 +171,7 @@ def _most_replicas(block: Block, condition: TagCondition) -> int:
 
 
 def _axes(value: TagTerm) -> frozenset[int]:
-    """The quantified coordinates that a side depends on."""
+    """Return the quantified coordinates on which a side of the condition depends."""
     match value:
         case TagField(elem=elem):
             exprs = elem.index
@@ -273,7 +274,7 @@ def _key(side: Term, at: int, name: str | int) -> str:
 
 
 def _members_text(block: Block, side: Term, at: int, name: str) -> str:
-    """The contributions one by one, where they are remembered: runs of integers that came equally often."""
+    """Return the contributions one by one if they were recorded, as runs of integers with equal multiplicity."""
     if side.place is None or side.tags is None or side.kind[at] != TAGGED:
         return ""
     found = members(block, side.place.memory.name, int(side.place.cell[at]), name)
@@ -338,5 +339,5 @@ def _report(
 
 
 def _writer(memory: Memory, cell: int) -> int | None:
-    """The thread of the block that last wrote a cell of shared or global memory."""
+    """Return the thread of the block that last wrote a cell of shared or global memory."""
     return None if memory.order is None else memory.order.writer(cell)

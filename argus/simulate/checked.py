@@ -21,7 +21,7 @@ from argus.simulate.step import AccessCells, Step
 def value(
     block: Block, expr: Expr, step: Step, on: Array, overflow: Overflow = Overflow.REPORT, warp: bool = False
 ) -> Array:
-    """`expr` at all n elements; registers are read (and checked) where `on`."""
+    """Return `expr` at all n elements. Registers are read and checked only where `on` is true."""
     found: dict[Elem, Array] = {}
 
     def element(elem: Elem) -> Array:
@@ -68,7 +68,8 @@ def _fault(block: Block, code: str, step: Step, bad: Array) -> None:
 
 
 def locate(block: Block, name: str, index: tuple[Expr, ...], step: Step, on: Array, warp: bool = False) -> AccessCells:
-    """The cells of `name[index]` at the elements `on`; those outside its shape, or not held, are reported.
+    """Return the cells of `name[index]` at the elements `on`. Indices outside the shape, and elements that the thread
+    does not hold, are reported.
 
     `warp`: registers of the thread's whole warp may be meant.
     """

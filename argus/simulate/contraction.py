@@ -96,7 +96,7 @@ def _tagged(
 
 
 def _numbers(schema: Array) -> Array:
-    """The distinct numbers; most often there is one."""
+    """Return the distinct numbers. There is most often one."""
     if len(schema) and (schema == schema[0]).all():
         return schema[:1]
     return np.unique(schema)
@@ -115,7 +115,7 @@ def _transposed(field: Field, rows: int, columns: int) -> Field:
 
 
 def _sum(field: Field, on: Array, beside: Array) -> Field:
-    """The union over k of the multisets field[m, k] for which on[m, k] and beside[n, k]: `[M * N]`."""
+    """Return the union over k of the multisets field[m, k] for which both on[m, k] and beside[n, k] hold: `[M * N]`."""
     m, n = on.shape[0], beside.shape[0]
     lowest, highest = np.iinfo(np.int64).max, np.iinfo(np.int64).min
     low, high = np.where(on, field.low, lowest), np.where(on, field.high, highest)

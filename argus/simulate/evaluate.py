@@ -62,7 +62,7 @@ class Bindings:
 
 
 def evaluate(expr: Expr, scope: Bindings) -> Array:
-    """The values of `expr`: int64 for integers, bool, or float32."""
+    """Return the values of `expr`: int64 for integers, bool, or float32."""
     match expr:
         case Const(value=value, dtype=dtype):
             return _constant(value, dtype)
@@ -137,7 +137,8 @@ def _apply(expr: Op, name: str, args: list[Array], dtype: DType, scope: Bindings
 
 
 def _float(expr: Op, name: str, args: list[Array], result: Array, dtype: DType, scope: Bindings) -> Array:
-    """A result of floats; where they are carried in 64 bits, `fault` is told if these may be too few (`STRAIN`)."""
+    """Return a result of floats. If floats are carried in 64 bits, `fault` is called when 64 bits may be too few
+    (`STRAIN`)."""
     if not is_wide(dtype):
         return result
     vanished = name in ("exp", "exp2") and bool(np.any((result == 0) & np.isfinite(args[0])))
@@ -152,7 +153,7 @@ STRAIN = "range-of-64-bits"
 
 
 def _fit(expr: Op, result: Array, dtype: DType, scope: Bindings) -> Array:
-    """The integer result in the range of `dtype`: reported, then wrapped, where it is outside."""
+    """Return the integer result in the range of `dtype`. A result outside the range is reported and then wrapped."""
     if dtype.modular:
         return modulo(result, dtype)
     if dtype.bits >= 64 or result.size == 0 or scope.overflow is Overflow.IGNORE:
@@ -196,7 +197,8 @@ def _logical(boolean: Callable[..., Any], bitwise: Callable[..., Any], *args: Ar
 
 
 def _elementwise(function: Callable[[float], float]) -> Callable[[Array], Array]:
-    """A function of Python numbers on float64: NaN where it has no value, infinity where that is too large."""
+    """Return a function of Python numbers, lifted to float64 arrays: NaN where it is undefined, infinity where the
+    result is too large."""
 
     def one(x: float) -> float:
         try:
@@ -210,7 +212,7 @@ def _elementwise(function: Callable[[float], float]) -> Callable[[Array], Array]
 
 
 def _through_double(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
-    """A function of float32: NumPy's own of that type reduces large angles by few digits of pi."""
+    """Return a function of float32. NumPy's own float32 function reduces large angles with too few digits of pi."""
     return lambda x: function(x.astype(np.float64)).astype(x.dtype)
 
 

@@ -76,7 +76,7 @@ class Side:
     thread: int = NOBODY
 
     def who(self, execution: Execution) -> str:
-        """The role, or the thread if there are no roles."""
+        """Return the role, or the thread if there are no roles."""
         return execution.role if execution.role != BLOCK or self.thread == NOBODY else f"thread {self.thread}"
 
     @property
@@ -118,7 +118,8 @@ class Cell:
 
 
 def conflict(block: Block, earlier: Side, later: Side, cell: Cell, why: str, lead: str = "nothing orders") -> Story:
-    """The story of two accesses to a cell of which the second is not ordered after the first, and why."""
+    """Return an account of two accesses to a cell of which the second is not ordered after the first, and the reason.
+    """
     log = block.run.log
     one, two = log.events[earlier.event], log.events[later.event]
     apart = cell.name in block.run.tensors and one.block != two.block
@@ -166,7 +167,7 @@ def unawaited(role: str, label: str, phase: int) -> str:
 
 
 def cell_of(name: str, shape: tuple[int, ...], logical: tuple[int, ...], shared: bool) -> Cell:
-    """A cell for a person: which buffer of a ring it is in, if it is in one."""
+    """Return a cell as text, including its ring buffer if it is in one."""
     return Cell(name, f"stage {logical[0]} of {name}" if shared and len(shape) > 2 and logical else name)
 
 
@@ -216,7 +217,7 @@ def _orders(side: Side) -> tuple[type, ...]:
 
 
 def _moved(stmt: Stmt) -> str:
-    """The shared tile that a bulk copy fills."""
+    """Return the shared tile that a bulk copy fills."""
     return stmt.dst.obj if isinstance(stmt, Copy) else ""
 
 

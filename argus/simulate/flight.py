@@ -93,5 +93,5 @@ class Product:
     group: int | None = None
 
     def operands(self) -> list[tuple[Array, Array]]:
-        """The values of a and b of every part, as they are now."""
+        """Return the current values of a and b of every part."""
         return [(self.a.load(p.a), self.b.load(p.b)) for p in self.parts]

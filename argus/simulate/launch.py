@@ -21,10 +21,10 @@ Argument = Array | int | float
 
 
 def bind(kernel: Kernel, arguments: Mapping[str, Argument]) -> dict[str, Number]:
-    """The value of every `Param`. Raises `LaunchError` with all that is wrong with the call.
+    """Return the value of every `Param`. Raises `LaunchError` with everything that is wrong with the call.
 
-    Float tensors are passed as float32 arrays (float16 tensors also as float16), the others in the type of the
-    same name.
+    Float tensors are passed as float32 arrays (float16 tensors also as float16), the others in the type of the same
+    name.
     """
     problems: list[Diagnostic] = []
     params: dict[str, Number] = {}
@@ -158,7 +158,7 @@ def check_ranges(kernel: Kernel, arguments: Mapping[str, Argument], params: Mapp
 
 
 def scalar(expr: Expr, params: Mapping[str, Number], fault: Fault | None = None) -> Number:
-    """The value of an expression over launch-time scalars; `fault` is told of 32-bit overflow."""
+    """Return the value of an expression over launch-time scalars. `fault` is called on 32-bit overflow."""
     none = np.zeros(1, dtype=np.int64)
 
     def nothing(*_: object) -> Array:

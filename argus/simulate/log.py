@@ -52,7 +52,7 @@ class Log:
     _seen: set[tuple[int, str, str]] = field(default_factory=set)
 
     def event(self, stmt: Stmt, block: tuple[int, ...], loops: dict[str, int], role: str) -> int:
-        """A number for this execution of `stmt`."""
+        """Return a new number for this execution of `stmt`."""
         self.events.append(Execution(stmt, block, loops, role, len(self.steps)))
         return len(self.events) - 1
 
@@ -71,12 +71,12 @@ class Log:
             raise Stopped
 
     def party(self, event: int, thread: int, what: str) -> dict[str, Any]:
-        """The second party of a race, as `Violation.other` holds it."""
+        """Return the second access of a race in the form of `Violation.other`."""
         e = self.events[event]
         return {"statement": e.stmt, "block": e.block, "thread": thread, "iteration": dict(e.loops), "access": what}
 
     def note(self, event: int, text: str) -> Note:
-        """A hop of a value's way, at the statement of an event."""
+        """Return one hop of a value's provenance, at the statement of an event."""
         e = self.events[event]
         at = ", ".join(f"{name}={value}" for name, value in e.loops.items())
         return Note(f"{text} at {at}" if at else text, e.stmt.span)

@@ -126,7 +126,7 @@ class Block:
 
     @staticmethod
     def start(run: Run, programs: tuple[Program, ...], early: bool) -> Block:
-        """A fresh block: nothing in registers or shared memory."""
+        """Return a new block whose registers and shared memory are uninitialised."""
         kernel = run.kernel
         shared = SharedMemory(kernel.shared, run.schemas)
         memories: dict[str, Memory] = dict(run.tensors)
@@ -174,7 +174,7 @@ class Block:
         return self.run.log.event(stmt, frame.program.index, frame.loops, frame.team.name)
 
     def box(self, stmt: Stmt, coords: tuple[Array, ...], n: int, frame: Frame | None = None) -> Step:
-        """A domain of n elements that no thread holds: the elements of a tag assertion or of a memory tile.
+        """Return a domain of n elements that no thread holds: the elements of a tag assertion or of a memory tile.
 
         The machine does not execute it: nothing that goes wrong in it is a fault of the program.
         """
@@ -190,7 +190,7 @@ class Block:
         return f" of thread {memory.first + cell // memory.per_thread}" if isinstance(memory, Registers) else ""
 
     def now(self, step: Step, memory: Memory, alone: bool = False) -> Moment:
-        """The time of accesses to `memory` that `step` makes; `alone`: by the team's first thread.
+        """Return the time of the accesses of `step` to `memory`. With `alone`, the team's first thread makes them all.
 
         For tensors every program counts as a block of its own, since another block could run the next program.
         """

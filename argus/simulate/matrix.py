@@ -96,7 +96,7 @@ def multiply(block: Block, stmt: Mma, step: Step) -> None:
 
 
 def _product(x: Array, y: Array) -> Array:
-    """`[W, M, N]` from `[W, M, K]` and `[W, N, K]`; integers exactly."""
+    """Return the product `[W, M, N]` of `[W, M, K]` and `[W, N, K]`. Integer products are exact."""
     with np.errstate(all="ignore"):
         if x.dtype.kind == "f":
             return np.asarray(np.matmul(x, y.transpose(0, 2, 1)))
@@ -108,7 +108,7 @@ def _product(x: Array, y: Array) -> Array:
 def registers(
     block: Block, access: Access, step: Step, layout: FragmentLayout, axes: tuple[int, int]
 ) -> AccessCells | None:
-    """The cells that the instruction reads as its registers: by the first thread's look-up, for all threads."""
+    """Return the cells that the instruction reads as its registers. The first thread's look-up serves all threads."""
     memory = block.memories[access.obj]
     if not isinstance(memory, Registers):
         raise ValueError(f"operand {access.obj} of a matrix instruction is not in registers: lower the kernel first")

@@ -23,7 +23,7 @@ from argus.simulate.usage import named_barriers
 
 
 def barriers(block: Block) -> dict[str, list[Mbarrier]]:
-    """The block's mbarriers, as they are once initialised, and its named barriers."""
+    """Return the block's mbarriers in their state after initialisation, and its named barriers."""
     result: dict[str, list[Mbarrier]] = {}
     component, components = block.teams, len(block.team.clock.known)
     for obj in block.run.kernel.barriers:
@@ -41,7 +41,8 @@ def barriers(block: Block) -> dict[str, list[Mbarrier]]:
 
 
 def at(block: Block, name: str, index: Expr, step: Step) -> Mbarrier:
-    """The mbarrier `name[index]`. Ends the run where there is none: nothing can be said of what follows."""
+    """Return the mbarrier `name[index]`. If there is none, the run ends, because nothing can be said about its
+    continuation."""
     ring = block.barriers[name]
     i = int(checked.value(block, index, step, step.on)[np.argmax(step.on)])
     if not 0 <= i < len(ring):

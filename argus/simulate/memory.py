@@ -55,15 +55,16 @@ class Holders:
     by_block: tuple[Array, Array]
 
     def own(self, thread: Array, element: Array) -> Array:
-        """The register of `thread` that holds `element` (row-major index), or -1."""
+        """Return the register of `thread` that holds `element` (row-major index), or -1."""
         return self._find(self.by_thread, thread * self.size + element)
 
     def warp(self, thread: Array, element: Array) -> Array:
-        """The lowest register of the thread's warp that holds `element`, or -1."""
+        """Return the lowest register of the thread's warp that holds `element`, or -1."""
         return self._find(self.by_warp, thread // self.warp_size * self.size + element)
 
     def replicas(self, element: Array) -> Array:
-        """`[n, most]`: every register that holds each element, the last one repeated; -1 where there is none."""
+        """Return every register that holds each element as an array `[n, most]`. The last register is repeated, and -1
+        means none."""
         keys, registers = self.by_block
         first, last = np.searchsorted(keys, element, "left"), np.searchsorted(keys, element, "right")
         most = max(1, int((last - first).max(initial=0)))
@@ -198,7 +199,7 @@ class SharedTile:
         self._words = memory.bytes[skew : skew + words * obj.dtype.bytes].view(f"uint{obj.dtype.bits}")
 
     def grains(self, cell: Array) -> Array:
-        """All grains of the elements at `cell`: `[n * span]`, one element's after the other."""
+        """Return all grains of the elements at `cell` as an array `[n * span]`, element by element."""
         return cell if self.span == 1 else (cell[:, None] + np.arange(self.span)).reshape(-1)
 
     def load(self, cell: Array) -> Array:
@@ -293,7 +294,7 @@ class GlobalTensor:
         self.contents.values[cell] = round_to(values, self.dtype)
 
     def written(self, cell: Array) -> Array:
-        """Every element holds what the caller gave, or what the kernel wrote."""
+        """Return True for every cell: the caller passes all elements of a tensor, so each has a value."""
         return np.ones(len(cell), dtype=np.bool_)
 
     def logical(self, cell: int) -> tuple[int, ...]:

@@ -64,14 +64,15 @@ def strains(values: Array) -> bool:
 
 
 def carrier(dtype: DType) -> np.dtype[Any]:
-    """The NumPy type that carries `dtype` here: float32 for every float, else the type of the same name."""
+    """Return the NumPy type that carries `dtype` in the simulator: float32 for every float, else the type of the same
+    name."""
     if dtype.is_float:
         return np.dtype(np.float64 if is_wide(dtype) else np.float32)
     return np.dtype(np.bool_ if dtype.kind == "bool" else dtype.name)
 
 
 def round_to(values: Array, dtype: DType) -> Array:
-    """`values` as the carrier of `dtype`, each rounded to the nearest value that `dtype` holds.
+    """Return `values` in the carrier of `dtype`, each rounded to the nearest value of `dtype`.
 
     Integers wrap to the width of `dtype`; floats become integers by truncation, NaN 0, and those outside of its range
     the nearest that it has.
@@ -121,7 +122,8 @@ _UFUNCS: dict[str, np.ufunc] = {"add": np.add, "mul": np.multiply, "maximum": np
 
 
 def reduced(before: Array, values: Array, group: Array, op: str, dtype: DType) -> Array:
-    """`before[g] op values[i] ...` for all i with `group[i] == g`, in order; rounded to `dtype` after every step."""
+    """Return `before[g] op values[i] ...` for all i with `group[i] == g`, in order. Every step is rounded to `dtype`.
+    """
     ufunc = _UFUNCS[op]
     result: Array = before.copy()
     third = np.full(1, 1 / 3, dtype=np.float32)

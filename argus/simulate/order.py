@@ -223,7 +223,7 @@ class BulkTrack:
         self.event[cell], self.thread[cell], self.block[cell] = now.event, thread, now.block
 
     def culprit(self, cell: int, now: Moment) -> int:
-        """The block of an access to `cell`, another one than this if there is one."""
+        """Return the block of a conflicting access to `cell`, preferably one other than the current block."""
         other = int(self.block2[cell])
         return other if other != NOBODY and self.block[cell] == now.block else int(self.block[cell])
 
@@ -262,14 +262,14 @@ class MemoryOrder:
                 track.fenced(active, first, known, segment)
 
     def track(self, touch: Touch, team: int) -> Track:
-        """The accesses of one kind by one team."""
+        """Return the accesses of one kind by one team."""
         key = (touch, team)
         if key not in self.tracks:
             self.tracks[key] = Track(self.cells)
         return self.tracks[key]
 
     def bulk_track(self, touch: Touch) -> BulkTrack:
-        """The accesses of one kind by the copy engine."""
+        """Return the accesses of one kind by the copy engine."""
         if touch not in self.bulk:
             self.bulk[touch] = BulkTrack(self.cells)
         return self.bulk[touch]
@@ -285,7 +285,7 @@ class MemoryOrder:
         return found
 
     def check(self, touch: Touch, cell: Array, thread: Array, now: Moment) -> Conflict | None:
-        """The conflicts of accesses with earlier ones, without recording them."""
+        """Return the conflicts of accesses with earlier ones. The accesses are not recorded."""
         for earlier, track in self._against(touch):
             bad = track.conflicts(cell, thread, now, int(now.known[earlier[1]]))
             if bad.any():
@@ -322,7 +322,7 @@ class MemoryOrder:
         return None
 
     def writer(self, cell: int) -> int | None:
-        """The thread that wrote the cell last, or had it copied; None if there is none."""
+        """Return the thread that last wrote the cell or issued a copy to it, or None if there is none."""
         kinds = (Touch.WRITE, Touch.BULK_WRITE)
         writes = [(int(t.event[cell]), int(t.thread[cell])) for (kind, _), t in self.tracks.items() if kind in kinds]
         writes += [(int(c.event[cell]), int(c.thread[cell])) for kind, c in self.bulk.items() if kind is Touch.WRITE]
@@ -330,7 +330,7 @@ class MemoryOrder:
         return None if event == NOBODY else thread
 
     def _against(self, touch: Touch) -> list[tuple[tuple[Touch, int], Track]]:
-        """The tracks that accesses of a kind may conflict with."""
+        """Return the tracks with which accesses of a kind may conflict."""
         return [(key, track) for kind in _AGAINST[touch] for key, track in self.tracks.items() if key[0] is kind]
 
 

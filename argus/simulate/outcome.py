@@ -74,7 +74,7 @@ class Outcome:
         return not self.violations
 
     def codes(self) -> frozenset[str]:
-        """The codes of all violations."""
+        """Return the codes of all violations."""
         return frozenset(v.code for v in self.violations)
 
 

@@ -25,7 +25,7 @@ class Points:
     variables: tuple[Array, ...]
 
     def of(self, index: Array) -> tuple[Array, ...]:
-        """The variables of some of the elements."""
+        """Return the variables at some of the elements."""
         order = np.argsort(self.index, kind="stable")
         places = order[np.searchsorted(self.index[order], index)]
         return tuple(a[places] for a in self.variables)

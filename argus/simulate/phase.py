@@ -68,7 +68,7 @@ class Mbarrier:
                 self.clock.join(clock)
 
     def state(self) -> str:
-        """The current phase, for a person."""
+        """Return the current phase as text."""
         came = self.arrivals - self.missing
         bytes_ = "" if self.index is None else f" and {self.bytes} bytes outstanding"
         return f"{self.label}: {self.phase} phases complete; in the next, {came} of {self.arrivals} arrivals{bytes_}"

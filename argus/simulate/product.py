@@ -66,7 +66,7 @@ def issue(block: Block, stmt: Mma, row: WgmmaRow, frame: Frame) -> None:
 
 
 def _shared(block: Block, access: Access, step: Step, shape: tuple[int, int], axes: tuple[int, int]) -> AccessCells:
-    """The cells of a whole operand in shared memory, row-major."""
+    """Return the cells of a whole operand in shared memory, in row-major order."""
     domain = box_domain(shape)
     everything = np.ones(domain.size, dtype=np.bool_)
     whole = Step(step.stmt, step.frame, domain, step.event, everything)
@@ -81,7 +81,8 @@ def _parts(
     held: FragmentLayout | None,
     layout: FragmentLayout,
 ) -> tuple[Part, ...]:
-    """The whole product as one part; by warpgroups if each multiplies the registers that it holds of `a`."""
+    """Return the product as one part, or as one part for each warpgroup if each multiplies the registers of `a` that it
+    holds."""
     m, n, k = shape
     columns = b.cell.reshape(n, k)
     if held is None:
@@ -189,7 +190,7 @@ def wait(block: Block, stmt: MmaWait, frame: Frame) -> None:
 
 
 def _of(block: Block, team: Team) -> list[Product]:
-    """The products of a team that are under way."""
+    """Return the unfinished products of a team."""
     return [p for p in block.products if p.step.frame.team is team]
 
 

@@ -50,7 +50,8 @@ def way(block: Block, name: str, cell: int) -> tuple[Note, ...]:
 
 
 def members(block: Block, name: str, cell: int, field: str) -> Counter[int] | None:
-    """Every contribution to a field of the value in `cell`, with its multiplicity; None if not all are remembered."""
+    """Return every contribution to a field of the value in `cell`, with its multiplicity. Return None if not all were
+    recorded."""
     found: Counter[int] = Counter()
     for moved in reversed(block.trace):
         if moved.target != name:

@@ -217,7 +217,8 @@ def _expected(block: Block, found: Conflict, step: Step) -> str:
 
 
 def coming(block: Block, memory: Memory, cell: int, thread: int, step: Step) -> Story:
-    """The story of a read of a cell that a bulk copy under way is to fill; nothing to tell if there is none."""
+    """Return an account of a read of a cell that a running bulk copy will fill. The account is empty if there is no
+    such copy."""
     if not isinstance(memory, SharedTile):
         return (), ""
     for copy in block.bulk:
@@ -235,13 +236,13 @@ def _copied(order: MemoryOrder, cell: int) -> Touch:
 
 
 def _earlier(found: Conflict) -> Side:
-    """The access that a conflict is with."""
+    """Return the earlier access of a conflict."""
     agent = "copy" if found.bulk else "product" if found.earlier is Touch.MULTIPLY else ""
     return Side(found.event, found.earlier, agent, found.thread)
 
 
 def _later(touch: Touch, step: Step, thread: int) -> Side:
-    """The access that is checked now."""
+    """Return the access that is being checked."""
     return Side(step.event, touch, "product" if touch is Touch.MULTIPLY else _agent(step.stmt), thread)
 
 
@@ -255,7 +256,7 @@ def _agent(stmt: Stmt) -> str:
 def _story(
     block: Block, earlier: Side, later: Side, memory: Memory, cell: int, why: str, lead: str = "nothing orders"
 ) -> Callable[[], Story]:
-    """Tells how two accesses to a cell came to be without order."""
+    """Return a function that explains how two accesses to a cell came to be unordered."""
     shared = isinstance(memory, SharedTile)
     met = events.cell_of(memory.name, memory.shape, memory.logical(cell), shared)
     return lambda: events.conflict(block, earlier, later, met, why, lead)

@@ -23,7 +23,7 @@ _STARTS = {"add": 0.0, "mul": 1.0, "maximum": -np.inf, "minimum": np.inf, "logad
 
 
 def _reduced(op: str, values: Array, n: int, start: float) -> Array:
-    """`op` along the last axis, which has n places, or one for all of them."""
+    """Return the reduction by `op` along the last axis, which has n places, or one place that stands for all n."""
     values = np.asarray(values, dtype=np.float64)
     values = np.broadcast_to(values, (*values.shape[:-1], n))
     with np.errstate(all="ignore"):
@@ -44,7 +44,7 @@ class Reference:
         self.tensors, self.params, self.disturbed, self.strained = tensors, params, disturbed, False
 
     def term(self, value: SpecTerm, axes: dict[int, Array]) -> Array:
-        """The values of `value`; `axes[i]` is the array of `Coord(i)`."""
+        """Return the values of `value`; `axes[i]` is the array of `Coord(i)`."""
         match value:
             case SpecReduce(op=op, axis=axis, extent=extent, body=body):
                 n = int(scalar(extent, self.params))
@@ -85,7 +85,7 @@ class Reference:
         return self._rounded(op, result)
 
     def _rounded(self, op: str, result: Array) -> Array:
-        """A result as it is, or disturbed; `strained` is told of one that is very large or very small."""
+        """Return a result unchanged, or disturbed. `strained` is called for a very large or very small result."""
         if result.dtype.kind != "f":
             return result
         self.strained |= strains(result)

@@ -79,8 +79,9 @@ def simulate(
 def explore(
     kernel: Kernel, arguments: Mapping[str, Argument], *, most: int = 1000, resident: int = 1
 ) -> Iterator[Outcome]:
-    """The outcome of every schedule of a small kernel: every order of its roles or warps, of arriving bulk copies, and
-    of what bulk stores do; with operands of products read early and late. Arguments and errors as in `simulate`.
+    """Yield the outcome of every schedule of a small kernel: every order of its roles or warps, of arriving bulk
+    copies, and of the effects of bulk stores, with operands of products read early and late. Arguments and errors are
+    those of `simulate`.
 
     Raises `NotReplayable` if there are more than `most` schedules.
     """
@@ -115,7 +116,7 @@ def prepare(
     stop_at_first: bool,
     iterations: int,
 ) -> Run:
-    """The state that all blocks share, before the first one."""
+    """Return the state that all blocks share before the first block runs."""
     used = usage(kernel)
     schemas = Schemas() if tags else None
     tensors = {}
@@ -136,7 +137,7 @@ def prepare(
 
 
 def _wide(run: Run, disturbed: bool) -> Run:
-    """A run of the same kernel from the start, of numbers of 64 bits, without checks."""
+    """Return a new run of the same kernel with 64-bit numbers and without checks."""
     kernel = wide(run.kernel, disturbed)
     contents = {t.name: before(run.tensors[t.name].contents, t.dtype) for t in kernel.tensors}
     result = prepare(kernel, run.params, contents, False, False, False, run.iterations)
@@ -151,7 +152,7 @@ def _order(name: str, used: Usage, cells: int) -> MemoryOrder | None:
 
 
 def grid_of(run: Run, grid: tuple[int, ...] | None, blocks: Sequence[tuple[int, ...]] | None) -> tuple[int, ...] | None:
-    """The grid's extents; None if only `blocks` tell what is to run."""
+    """Return the grid's extents, or None if only `blocks` tells which blocks run."""
     kernel = run.kernel
     if kernel.grid is None:
         if grid is None and blocks is None:
@@ -167,7 +168,7 @@ def grid_of(run: Run, grid: tuple[int, ...] | None, blocks: Sequence[tuple[int, 
 
 
 def walk_grid(grid: tuple[int, ...], group: int) -> list[tuple[int, ...]]:
-    """The program ids of a grid in order: axis 0 first, or `group` rows at a time, column by column."""
+    """Return the program ids of a grid in order: axis 0 first, or `group` rows at a time, column by column."""
     if group == 1 or 0 in grid:
         return [index[::-1] for index in product(*(range(n) for n in reversed(grid)))]
     *leading, columns = grid

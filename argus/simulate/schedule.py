@@ -54,7 +54,7 @@ class Schedule:
 
     @staticmethod
     def parse(name: str, kernel: Kernel) -> Schedule:
-        """The schedule of that name. Raises `ValueError` if there is none."""
+        """Return the schedule called `name`. Raises `ValueError` if there is none."""
         if name == "program":
             return Schedule(lambda ready, last: min((i for i in ready if i > last), default=ready[0]), _first)
         if name == "reverse":
@@ -84,7 +84,7 @@ class Path:
     ways: list[int] = field(default_factory=list)
 
     def choose(self, ways: int) -> int:
-        """The next decision, of that many."""
+        """Return the next decision among the given number of choices."""
         if ways == 1:
             return 0
         at = len(self.ways)
@@ -94,14 +94,14 @@ class Path:
         return self.taken[at]
 
     def following(self) -> Path | None:
-        """The next path after this one was run; None after the last."""
+        """Return the path that follows this one, or None after the last path."""
         for at in reversed(range(len(self.ways))):
             if self.taken[at] + 1 < self.ways[at]:
                 return Path([*self.taken[:at], self.taken[at] + 1])
         return None
 
     def schedule(self, early: bool) -> Schedule:
-        """The schedule that takes this path; `early`: products read their operands at the issue."""
+        """Return the schedule that takes this path. With `early`, products read their operands when they are issued."""
 
         def arrive(flying: int, must: bool) -> int | None:
             return self.choose(flying) if must else (None, *range(flying))[self.choose(flying + 1)]

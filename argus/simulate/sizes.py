@@ -24,7 +24,7 @@ _TRIED = 64
 
 
 def shape_of(tensor: Tensor, values: Mapping[str, int]) -> tuple[int, ...]:
-    """The extents of a tensor at given sizes."""
+    """Return the extents of a tensor at given sizes."""
     return tuple(values[e.name] if isinstance(e, Param) else int(scalar(e, values)) for e in tensor.shape)
 
 
@@ -105,13 +105,13 @@ def integer_parameters(kernel: Kernel) -> tuple[str, ...]:
 
 
 def integer_arguments(kernel: Kernel) -> tuple[Param, ...]:
-    """The same, as expressions mention them."""
+    """Return the extents as expressions mention them."""
     types = {p.name: p.dtype for p in kernel.params if isinstance(p, Scalar)}
     return tuple(Param(name, types.get(name, int32)) for name in integer_parameters(kernel))
 
 
 def _near(sizes: list[_Size], wanted: Mapping[str, int]) -> Iterator[dict[str, int]]:
-    """`wanted`, and then vectors of whole units and tiles beside it."""
+    """Yield `wanted`, and then sizes beside it that are whole multiples of vectors, units and tiles."""
     choices = []
     for s in sizes:
         value = wanted[s.name]

@@ -271,7 +271,7 @@ def _loop(block: Block, stmt: For, frame: Frame) -> Iterator[Pause]:
 
 
 def _count(block: Block, stmt: For, step: Step) -> dict[str, int]:
-    """The running count of the iteration that begins now, where the loop has one."""
+    """Return the running count of the iteration that begins now, if the loop has one."""
     if stmt.counter is None:
         return {}
     frame, name = step.frame, stmt.counter.name

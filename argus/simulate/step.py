@@ -60,7 +60,8 @@ class Domain:
 
 @lru_cache(maxsize=256)
 def domain_of(layout: FragmentLayout | None, threads: int) -> Domain:
-    """The domain that `layout` spreads over a team; None: one element a thread, without coordinates."""
+    """Return the domain that `layout` spreads over a team. None stands for one element for each thread, without
+    coordinates."""
     if layout is None:
         thread = np.arange(threads)
         return Domain((threads, 1), (), thread, np.ones(threads, dtype=np.bool_), None)
@@ -73,7 +74,7 @@ def domain_of(layout: FragmentLayout | None, threads: int) -> Domain:
 
 @lru_cache(maxsize=64)
 def box_domain(shape: tuple[int, ...]) -> Domain:
-    """All elements of a box, row-major, of one thread."""
+    """Return all elements of a box in row-major order, computed by one thread."""
     coords = tuple(c.reshape(1, -1).astype(np.int64) for c in np.indices(shape))
     n = int(np.prod(shape, dtype=np.int64))
     return Domain((1, n), coords, np.zeros(n, dtype=np.int64), np.ones(n, dtype=np.bool_), None)

@@ -63,11 +63,12 @@ class Field:
         return result
 
     def code(self) -> Array:
-        """A number that is equal where two multisets count as one value: a single integer, or the same multiset."""
+        """Return a number that is equal for multisets that count as the same value: the same single integer, or the
+        same multiset."""
         return np.where(self.single(), self.low.astype(np.uint64), self.exact())
 
     def exact(self) -> Array:
-        """A number that is equal where two multisets are."""
+        """Return equal numbers for equal multisets."""
         result: Array = self.print ^ hashed(~self.size)
         return result
 
@@ -110,13 +111,13 @@ class Tags:
         return len(self.status)
 
     def field(self, name: str) -> Field:
-        """The field's arrays, made when missing."""
+        """Return the field's arrays, creating them if they are missing."""
         if name not in self.fields:
             self.fields[name] = Field.blank(len(self))
         return self.fields[name]
 
     def take(self, at: Array) -> Tags:
-        """The elements at positions `at`."""
+        """Return the elements at positions `at`."""
         fields = {name: f.take(at) for name, f in self.fields.items()}
         return Tags(self.status[at], self.schema[at], self.reason[at], self.summed[at], fields, self.schemas)
 
@@ -128,7 +129,7 @@ class Tags:
             self.field(name).put(at, f)
 
     def grown(self, n: int) -> Tags:
-        """The same elements followed by uninitialised ones, n in all."""
+        """Return the same elements followed by uninitialised ones, n in total."""
         result = Tags.uniform(n, BOTTOM, self.schemas)
         result.put(np.arange(len(self)), self)
         return result
@@ -151,14 +152,14 @@ class Schemas:
         self._reasons: dict[str, int] = {}
 
     def number(self, names: Schema) -> int:
-        """The number of a tuple of names."""
+        """Return the number assigned to a tuple of names."""
         if names not in self._names:
             self._names[names] = len(self.names)
             self.names.append(names)
         return self._names[names]
 
     def reason(self, text: str) -> int:
-        """The number of a reason."""
+        """Return the number assigned to a reason."""
         if text not in self._reasons:
             self._reasons[text] = len(self.reasons)
             self.reasons.append(text)

@@ -59,7 +59,7 @@ def term(block: Block, value: TagTerm, step: Step, replica: int | None = None) -
 
 
 def select(tags: Tags, name: str | int, place: AccessCells) -> Term:
-    """The field `name` of every element, or the one at a position."""
+    """Return the field `name` of every element, or the field at a position."""
     field, kind = Field.blank(len(tags)), tags.status.copy()
     for number in np.unique(tags.schema[tags.status == TAGGED]):
         names = tags.schemas.names[int(number)]
@@ -73,7 +73,7 @@ def select(tags: Tags, name: str | int, place: AccessCells) -> Term:
 
 
 def _ranges(low: Array, high: Array) -> Field:
-    """The sets [low, high), elementwise."""
+    """Return the sets [low, high) for each element."""
     field = Field.blank(len(low))
     pairs, which = np.unique(np.stack([low, high], axis=1), axis=0, return_inverse=True)
     which = which.reshape(-1)
@@ -115,7 +115,7 @@ def ghost(block: Block, elem: Elem, step: Step, replica: int | None) -> AccessCe
 
 
 def of_place(block: Block, place: AccessCells, step: Step) -> Tags:
-    """The tags at all n elements; untagged where nothing is accessed.
+    """Return the tags at all n elements. Elements without an access are untagged.
 
     For an element outside of a tensor, the tensor's tag function says which tag it would carry.
     """
@@ -146,7 +146,7 @@ def of_place(block: Block, place: AccessCells, step: Step) -> Tags:
 
 
 def _declared(block: Block, stmt: Tag, coords: tuple[Array, ...]) -> Tags:
-    """A tensor's own tags at coordinates."""
+    """Return a tensor's own tags at coordinates."""
     schemas = block.run.schemas
     assert schemas is not None
     n = len(coords[0]) if coords else 1
@@ -159,7 +159,7 @@ def _declared(block: Block, stmt: Tag, coords: tuple[Array, ...]) -> Tags:
 
 
 def field_text(field: Field, at: int) -> str:
-    """One multiset for a person."""
+    """Return one multiset as text."""
     low, high, size = int(field.low[at]), int(field.high[at]), int(field.size[at])
     if size == 0:
         return "no contribution"
@@ -169,7 +169,7 @@ def field_text(field: Field, at: int) -> str:
 
 
 def tag_text(tags: Tags, at: int) -> str:
-    """One element's tag for a person."""
+    """Return one element's tag as text."""
     status = int(tags.status[at])
     if status == TOP:
         return f"mixed: {tags.schemas.reasons[int(tags.reason[at])]}"

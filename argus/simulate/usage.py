@@ -65,12 +65,12 @@ def usage(kernel: Kernel) -> Usage:
 
 
 def kernel_roles(kernel: Kernel) -> tuple[Role, ...]:
-    """The roles of a kernel, in order."""
+    """Return the roles of a kernel, in order."""
     return tuple(role for stmt in kernel.body if isinstance(stmt, Roles) for role in stmt.roles)
 
 
 def named_barriers(kernel: Kernel) -> dict[str, int]:
-    """The named barriers that a kernel uses, and how many threads their first use counts."""
+    """Return the named barriers that a kernel uses, and the number of threads that the first use of each counts."""
     result: dict[str, int] = {}
     for stmt in walk(kernel.body):
         if isinstance(stmt, BarrierSync | BarrierArrive):
@@ -79,7 +79,7 @@ def named_barriers(kernel: Kernel) -> dict[str, int]:
 
 
 def first_threads(kernel: Kernel) -> dict[str, int]:
-    """The number in the block of the first thread of every object's role, for the objects that roles touch."""
+    """Return, for the objects that roles access, the first thread of the object's role as a number in the block."""
     return {
         relation.obj: role.first_warp * kernel.warp_size
         for role in kernel_roles(kernel)

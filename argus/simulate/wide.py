@@ -20,7 +20,8 @@ from argus.simulate.numeric import carrier, widened
 
 
 def wide(kernel: Kernel, disturbed: bool) -> Kernel:
-    """The kernel with each type of floats as one of the same size in memory that holds what 64 bits hold."""
+    """Return the kernel in which each float type is replaced by a type of the same memory size that holds 64-bit
+    values."""
     return _replaced(kernel, disturbed, {})  # type: ignore[no-any-return]
 
 

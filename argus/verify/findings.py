@@ -54,7 +54,7 @@ def unknown(code: str, prop: str, span: Span, message: str, help: str) -> Findin
 
 
 def place_of(kernel: Kernel, point: Point, site: Site | None) -> FailurePlace:
-    """The concrete place of a sampled instance; unconstrained sizes are 1, and unconstrained program ids 0."""
+    """Return the concrete place of a sampled instance. Unconstrained sizes are 1, and unconstrained program ids 0."""
     loops = site.iterators if site is not None else ()
     trips = loops_by_trip(kernel)
     counters = {}
@@ -91,6 +91,6 @@ def axes_help(kernel: Kernel) -> str:
 
 
 def block_of(kernel: Kernel, parameters: dict[str, int], suffix: str = "") -> tuple[int, ...]:
-    """The program ids at a sample, one for each axis of the grid (one axis if no grid is declared)."""
+    """Return the program ids at a sample, one for each axis of the grid (one axis if no grid is declared)."""
     axes = len(kernel.grid) if kernel.grid is not None else 1
     return tuple(parameters.get(f"pid{axis}{suffix}", 0) for axis in range(axes))

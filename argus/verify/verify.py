@@ -205,7 +205,8 @@ class _Run:
         return [Answer([a]) if isinstance(a, Finding) else a for a in asked_again]
 
     def _weaker(self, kernel: Kernel, form: Named) -> Questions | None:
-        """The questions about a weaker form of the kernel; None if it is the same kernel, or has no model."""
+        """Return the questions about a weaker form of the kernel, or None if the form equals the kernel or has no
+        model."""
         if form.kernel is kernel and not block_bounds(sites(kernel)):
             return None
         made = self._timed("relations", "isl", lambda: Questions(Model(form.kernel, form.definitions, lean=True)))

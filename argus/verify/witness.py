@@ -93,7 +93,8 @@ def to_diagnostic(replays: Replays, finding: Finding) -> Diagnostic:
 
 
 def _candidates(kernel: Kernel, place: FailurePlace) -> list[FailurePlace]:
-    """The places to replay: the smallest, and for kernels with roles some with enough trips to go round a ring."""
+    """Return the sizes and places to replay: the smallest ones, and for kernels with roles some with enough trips to go
+    round a ring."""
     if not any(isinstance(s, Roles) for s in kernel.body):
         return [place]
     return [place, *(replace(place, sizes=sizes) for sizes in longer(kernel, place.sizes, RING_SIZE))]
@@ -151,7 +152,8 @@ def witness(kernel: Kernel, place: FailurePlace, violation: Violation, finding: 
 
 
 def _other(violation: Violation) -> dict[str, Any] | None:
-    """The second access of a conflict in plain values: its kind, block, thread, iteration and place in the source."""
+    """Return the second access of a conflict as plain values: its kind, block, thread, iteration and place in the
+    source."""
     if violation.other is None:
         return None
     other = dict(violation.other)

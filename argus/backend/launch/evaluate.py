@@ -128,7 +128,7 @@ def to_json(expr: Expr) -> Any:
 
 
 def from_json(data: Any) -> Expr:
-    """The inverse of `to_json`."""
+    """Return the expression that the JSON value of `to_json` describes."""
     head, dtype = data[0], DTYPES[data[1]]
     match head:
         case "const" if dtype.is_float:

@@ -225,7 +225,7 @@ def signature_to_json(value: Signature) -> Any:
 
 
 def signature_from_json(data: Any, file: SourceFile) -> Signature:
-    """The inverse of `signature_to_json`; `file` contains the kernel."""
+    """Return the signature that the JSON value of `signature_to_json` describes; `file` contains the kernel."""
     return Signature(
         data["name"],
         tuple((name, value_of(v)) for name, v in data["constexprs"]),

@@ -32,7 +32,7 @@ _BYTES = (1, 2, 4, 8, 16)
 
 
 def _mfma(name: str, atom: MmaAtom, operands: tuple[DType, ...], accumulator: DType) -> tuple[MmaRow, MmaRow]:
-    """The instruction, and the same with its operands exchanged."""
+    """Return two rows: the instruction, and the instruction with exchanged operands."""
 
     def row(name: str, atom: MmaAtom) -> MmaRow:
         assert atom.a is not None and atom.b is not None  # mfma reads registers only

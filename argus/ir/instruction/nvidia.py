@@ -43,7 +43,8 @@ def _mma(
 
 
 def _wgmma(n: int, bits: int) -> WgmmaRow:
-    """The row wgmma_m64n<n>k<256 / bits>, 128-byte swizzle; only 16-bit operands have both majors."""
+    """Return the row of wgmma_m64n<n>k<256 / bits> with 128-byte swizzle. Only 16-bit operands may be K-major or
+    MN-major."""
     atom = wgmma(n, bits)
     assert atom.a is not None
     operands: dict[int, tuple[DType, ...]] = {16: (bfloat16, float16), 32: (tfloat32,), 8: (float8_e4m3fn, float8_e5m2)}

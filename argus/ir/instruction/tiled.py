@@ -50,7 +50,7 @@ def tiled_mma(row: MmaRow, shape: tuple[int, int, int], warps: tuple[int, int]) 
 
 
 def wgmma_operand(row: WgmmaRow, shape: tuple[int, int], warps: tuple[int, int]) -> FragmentLayout:
-    """The registers of an (M, K) operand `a` over the warps of `wgmma_accumulator`, replicated along N.
+    """Return the register layout of an (M, K) operand `a` over the warps of `wgmma_accumulator`, replicated along N.
 
     Raises `LayoutError` when the instruction's shape times the warpgroups does not divide the tile.
     """
@@ -65,7 +65,8 @@ def wgmma_operand(row: WgmmaRow, shape: tuple[int, int], warps: tuple[int, int])
 
 
 def wgmma_accumulator(row: WgmmaRow, shape: tuple[int, int], warps: tuple[int, int]) -> FragmentLayout:
-    """The registers of an (M, N) accumulator over warps (WM, WN), WM a multiple of 4: WM / 4 x WN warpgroups.
+    """Return the register layout of an (M, N) accumulator over warps (WM, WN). WM is a multiple of 4, and there are WM
+    / 4 x WN warpgroups.
 
     Warpgroups stand as warps do in `tiled_mma`; what is left of the tile is repetition, the last dimension fastest.
     Raises `LayoutError` when the instruction's shape times the warpgroups does not divide the tile.

@@ -38,7 +38,7 @@ ANYTHING = (Tensor, Shared, Fragment)
 
 
 def tag(stmt: Tag, site: Site) -> Iterator[Problem]:
-    """A tag has as many variables as its object has dimensions, and fields with names of their own."""
+    """Check that a tag has as many variables as its object has dimensions, and that its fields have distinct names."""
     target = site.scope.objects.get(stmt.obj)
     if target is None or len(target.shape) != len(stmt.shape):
         yield f"there is no memory object `{stmt.obj}` of {len(stmt.shape)} dimensions", stmt.span
@@ -48,13 +48,14 @@ def tag(stmt: Tag, site: Site) -> Iterator[Problem]:
 
 
 def assertion(stmt: AssertTags, site: Site) -> Iterator[Problem]:
-    """An assertion names each of its variables."""
+    """Check that an assertion names each of its variables."""
     if len(stmt.names) != len(stmt.shape):
         yield f"{len(stmt.names)} names for {len(stmt.shape)} quantified variables", stmt.span
 
 
 def specification(stmt: Spec, site: Site) -> Iterator[Problem]:
-    """A specification is about a tensor, in its dimensions or the variables of the part that is written."""
+    """Check that a specification is about a tensor, in the tensor's dimensions or in the variables of the part that is
+    written."""
     target = site.scope.objects.get(stmt.output)
     rank = None if not isinstance(target, Tensor) else site.scope.variables.get(stmt.output, len(target.shape))
     if rank != len(stmt.names):

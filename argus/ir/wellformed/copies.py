@@ -43,7 +43,7 @@ def stage_explicit(stmt: Stage | Share, site: Site, target: Target) -> Iterator[
 
 
 def names(stmt: Copy, site: Site) -> Iterator[Problem]:
-    """A copy converts nothing, and reaches blocks of its cluster."""
+    """Check that a copy converts nothing, and that the blocks that it reaches are in its cluster."""
     for access in peers_of(stmt):
         assert access.block is not None
         scope = replace(site.scope, axes=frozenset())
@@ -59,7 +59,8 @@ def names(stmt: Copy, site: Site) -> Iterator[Problem]:
 
 
 def _peer(kernel: Kernel, access: Access, span: Span) -> Iterator[Problem]:
-    """A tile of a peer is shared memory of a block that is known by the number of one's own."""
+    """Check that a tile of another block is shared memory, and that the number of the own block determines that block.
+    """
     if access.obj not in {s.name for s in kernel.shared}:
         yield f"`{access.obj}` is no shared tile, and so not one of a block", span
     assert access.block is not None
@@ -74,7 +75,7 @@ def _peer(kernel: Kernel, access: Access, span: Span) -> Iterator[Problem]:
 
 
 def moved(stmt: Copy, row: CopyRow, kernel: Kernel, target: Target) -> Iterator[Problem]:
-    """The target has the instruction, which moves data between these two objects."""
+    """Check that the target has the instruction, and that the instruction moves data between these two objects."""
     spaces = tuple(_SPACES[type(kernel.object(access.obj))] for access in (stmt.src, stmt.dst))
     if spaces != (row.src, row.dst):
         yield f"{row.name} copies {row.src} to {row.dst}, not {spaces[0]} to {spaces[1]}", stmt.span
@@ -85,7 +86,7 @@ def moved(stmt: Copy, row: CopyRow, kernel: Kernel, target: Target) -> Iterator[
 
 
 def explicit(stmt: ThreadCopy, site: Site, target: Target) -> Iterator[Problem]:
-    """The instruction moves such vectors, and each thread the elements that it holds."""
+    """Check that the instruction moves vectors of this width, and that each thread moves elements that it holds."""
     part = site.part
     row = INSTRUCTIONS.get(stmt.instr or "")
     problems = list(domain(stmt, part))

@@ -30,7 +30,7 @@ from argus.ir.wellformed.site import Site
 
 
 def names(body: tuple[Stmt, ...]) -> frozenset[str]:
-    """The running counts of what the block, or a role, runs."""
+    """Return the running counts in the statements of the block, or of a role."""
     return frozenset(s.counter.name for s in walk(body) if isinstance(s, For) and s.counter is not None)
 
 
@@ -52,7 +52,8 @@ def problems(stmt: Stmt, site: Site) -> Iterator[Problem]:
 
 
 def _elsewhere(stmt: Stmt, kernel: Kernel) -> Stmt:
-    """A statement without the places in rings of its shared tiles and mbarriers, and without what only claims."""
+    """Return a statement without its places in rings of shared tiles and mbarriers, and without statements that only
+    make claims."""
     tiles = {tile.name for tile in kernel.shared}
 
     def zero(expr: Expr) -> Expr | None:

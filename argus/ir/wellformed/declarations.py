@@ -211,7 +211,7 @@ def _parts(kernel: Kernel) -> Iterator[Kernel]:
 
 
 def _objects(stmt: Stmt) -> set[str]:
-    """The memory objects that a statement itself names."""
+    """Return the memory objects that a statement itself names."""
     found: set[str] = set()
 
     def note(access: Access) -> Access:

@@ -19,7 +19,7 @@ from argus.source import Span
 
 
 def names(stmt: BulkCopy, site: Site) -> Iterator[Problem]:
-    """A load signals an mbarrier of the kernel; what reaches the blocks of a cluster needs one."""
+    """Check that a load signals an mbarrier of the kernel. A load for several blocks of a cluster needs a cluster."""
     yield from copies.names(stmt, site)
     if stmt.signal is not None:
         yield from mbarrier(stmt.signal.barrier, stmt.signal.index, site, stmt.span)
@@ -41,7 +41,7 @@ def _group(stmt: BulkCopy, among: Among, cluster: int) -> Iterator[Problem]:
 
 
 def explicit(stmt: BulkCopy, site: Site, target: Target) -> Iterator[Problem]:
-    """The instruction is one of the copy engine, and the box one that it takes."""
+    """Check that the instruction belongs to the copy engine, and that it can move the box."""
     row = INSTRUCTIONS.get(stmt.instr)
     if row is None or row.mechanism is not Mechanism.BULK:
         yield f"`{stmt.instr}` is not an instruction of the copy engine", stmt.span
@@ -55,7 +55,7 @@ def explicit(stmt: BulkCopy, site: Site, target: Target) -> Iterator[Problem]:
 
 
 def bulk_copy(stmt: BulkCopy, row: CopyRow, kernel: Kernel) -> Iterator[Problem]:
-    """A copy by the copy engine, a box of a tensor to or from a panel of a shared tile, clipped to the tensor."""
+    """Check a bulk copy: a box of a tensor, clipped to the tensor, to or from a panel of a shared tile."""
     load, span = row.order is Order.ASYNC_BULK, stmt.span
     outside, inside = (stmt.src, stmt.dst) if load else (stmt.dst, stmt.src)
     if (stmt.signal is not None) != load:
@@ -68,7 +68,7 @@ def bulk_copy(stmt: BulkCopy, row: CopyRow, kernel: Kernel) -> Iterator[Problem]
 
 
 def bulk_reduce(stmt: Accumulate, row: ReduceRow, kernel: Kernel) -> Iterator[Problem]:
-    """An update of a box of a tensor by the copy engine, from a panel of a shared tile, clipped to the tensor."""
+    """Check a bulk update: a box of a tensor, clipped to the tensor, from a panel of a shared tile."""
     span, tensor = stmt.span, kernel.object(stmt.dst.obj)
     if stmt.layout is not None or stmt.scope is not None:
         yield f"{row.name} is issued by one thread, for the whole box", span

@@ -32,14 +32,14 @@ def domain(stmt: ThreadCopy | Map | Accumulate | Watch, part: Kernel) -> Iterato
 
 
 def reads(exprs: list[Expr]) -> list[Access]:
-    """The registers that expressions read."""
+    """Return the registers that expressions read."""
     return [Access(e.obj, e.index) for expr in exprs for e in elements(expr)]
 
 
 def own(
     domain: FragmentLayout, accesses: list[Access], part: Kernel, span: Span, warp_size: int | None = None
 ) -> Iterator[Problem]:
-    """Each thread (or warp) of `domain` holds the registers that it touches."""
+    """Check that each thread (or warp) of `domain` holds the registers that it accesses."""
     whose = "its own" if warp_size is None else "its warp's"
     for access in accesses:
         layout = layout_of(access.obj, part)
@@ -50,6 +50,6 @@ def own(
 
 
 def layout_of(obj: str, part: Kernel) -> FragmentLayout | None:
-    """The layout of a register tile; None for any other object."""
+    """Return the layout of a register tile, or None for any other object."""
     target = part.object(obj)
     return target.layout if isinstance(target, Fragment) else None

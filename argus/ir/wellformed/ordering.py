@@ -30,7 +30,7 @@ from argus.ir.wellformed.site import Site, mbarrier
 
 
 def barrier(stmt: Barrier, site: Site) -> Iterator[Problem]:
-    """A barrier of a cluster needs one."""
+    """Check that a kernel with a cluster barrier has a cluster."""
     if site.kernel.cluster == 1 and stmt.scope != "block":
         yield "a barrier joins the blocks of a cluster, and the kernel has none", stmt.span
 
@@ -46,19 +46,19 @@ def barrier_explicit(stmt: Barrier, site: Site, target: Target) -> Iterator[Prob
 
 
 def pending(stmt: WaitGroup | MmaWait | BulkWait, site: Site) -> Iterator[Problem]:
-    """A wait leaves some groups pending, or none."""
+    """Check that a wait leaves a non-negative number of groups pending."""
     if stmt.pending < 0:
         yield f"cannot wait for {stmt.pending} pending groups", stmt.span
 
 
 def groups_explicit(stmt: CommitGroup | WaitGroup, site: Site, target: Target) -> Iterator[Problem]:
-    """The target has copies that stand in groups."""
+    """Check that the target has copies that complete in groups."""
     if not target.has(INSTRUCTIONS["cp.async"]):
         yield f"{target.name} has no cp.async, and so no groups of copies", stmt.span
 
 
 def initialised(stmt: MbarrierInit | MbarrierFence, site: Site) -> Iterator[Problem]:
-    """An array of mbarriers is initialised where that happens once."""
+    """Check that an array of mbarriers is initialised at a place that runs once."""
     if not site.once:
         yield "mbarriers are initialised outside of loops, branches and programs", stmt.span
     if isinstance(stmt, MbarrierInit) and stmt.barrier not in site.scope.barriers:
@@ -66,27 +66,27 @@ def initialised(stmt: MbarrierInit | MbarrierFence, site: Site) -> Iterator[Prob
 
 
 def expected(stmt: MbarrierExpect, site: Site) -> Iterator[Problem]:
-    """One warp announces the bytes of a phase."""
+    """Check that one warp announces the bytes of a phase."""
     yield from mbarrier(stmt.barrier, stmt.index, site, stmt.span)
     yield from by_one_warp(stmt, site)
 
 
 def expected_explicit(stmt: MbarrierExpect, site: Site, target: Target) -> Iterator[Problem]:
-    """The bytes are some that an mbarrier can count."""
+    """Check that an mbarrier can count the announced bytes."""
     yield from in_role(stmt, site, target)
     if stmt.bytes % 16 or not 0 < stmt.bytes <= MAX_COUNT:
         yield f"no phase of mbarrier `{stmt.barrier}` expects {stmt.bytes} bytes", stmt.span
 
 
 def arrival(stmt: MbarrierArrive, site: Site) -> Iterator[Problem]:
-    """An arrival at the mbarriers of a cluster needs one."""
+    """Check that a kernel with an arrival at mbarriers of a cluster has a cluster."""
     yield from mbarrier(stmt.barrier, stmt.index, site, stmt.span)
     if site.kernel.cluster == 1 and stmt.scope != "block":
         yield "an arrival reaches the blocks of a cluster, and the kernel has none", stmt.span
 
 
 def arrival_explicit(stmt: MbarrierArrive, site: Site, target: Target) -> Iterator[Problem]:
-    """An arrival is that of a role, at a block or a cluster."""
+    """Check that a role makes the arrival, and that its scope is a block or a cluster."""
     yield from in_role(stmt, site, target)
     if stmt.scope not in ("block", "cluster"):
         yield f"nothing arrives at the scope of a {stmt.scope}", stmt.span
@@ -95,7 +95,7 @@ def arrival_explicit(stmt: MbarrierArrive, site: Site, target: Target) -> Iterat
 
 
 def phase(stmt: MbarrierWait, site: Site) -> Iterator[Problem]:
-    """A wait is for an mbarrier, and a parity."""
+    """Check that a wait names an mbarrier and a parity."""
     yield from mbarrier(stmt.barrier, stmt.index, site, stmt.span, stmt.parity)
 
 
@@ -108,7 +108,7 @@ def in_role(
 
 
 def by_one_warp(stmt: MbarrierExpect | BulkCopy, site: Site) -> Iterator[Problem]:
-    """A role that issues bulk copies or expects bytes is one warp."""
+    """Check that a role that issues bulk copies or expects bytes has one warp."""
     role = site.role
     if role is not None and role.num_warps != 1:
         text = f"role `{role.name}` issues bulk copies with {role.num_warps} warps: one thread may outrun them"
@@ -141,10 +141,10 @@ def named_barrier(stmt: BarrierSync | BarrierArrive, site: Site) -> Iterator[Pro
 
 
 def wave_step(stmt: WaveStep, site: Site) -> Iterator[Problem]:
-    """The operands of a step of a wave are in the instruction's range."""
+    """Check that the operands of a wave's step are in the instruction's range."""
     yield from waves.wave_step(stmt)
 
 
 def wave_step_explicit(stmt: WaveStep, site: Site, target: Target) -> Iterator[Problem]:
-    """The target has the instruction."""
+    """Check that the target has the instruction."""
     yield from waves.off_target(stmt, target)

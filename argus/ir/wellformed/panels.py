@@ -12,8 +12,8 @@ from argus.source import Span
 
 
 def panels(tile: Shared, what: str, span: Span, row: int = ROW_BYTES) -> Iterator[Problem]:
-    """A tile (…, rows, columns) in panels, rows of `row` bytes in their swizzle, one panel of columns after the
-    other; 8 rows and 1024 bytes at a time (PTX ISA, matrix descriptors)."""
+    """Check that a tile (…, rows, columns) consists of panels of columns, one after the other. The rows of a panel have
+    `row` bytes and a swizzle that repeats after 8 rows, at multiples of 1024 bytes (PTX ISA, matrix descriptors)."""
     layout, unit = tile.layout, tile.dtype.bytes
     width = row // unit
     fits = isinstance(layout, SwizzledLayout) and layout.offset == 0 and len(tile.shape) >= 2

@@ -97,8 +97,8 @@ def _whole(role: Role) -> int:
 
 
 def _programs(kernel: Kernel) -> Iterator[Problem]:
-    """`Programs` is all of a persistent kernel, or of each of its roles; the initialisation of mbarriers stands before
-    it, and waits for bulk stores may follow."""
+    """Check that `Programs` contains all of a persistent kernel, or all of each of its roles. The initialisation of
+    mbarriers stands before it, and waits for bulk stores may follow."""
     found = [s for s in walk_statements(kernel.body) if isinstance(s, Programs)]
     if not found:
         return
@@ -176,7 +176,7 @@ def _by_engine(stmt: Stmt) -> set[str]:
 
 
 def loop_names(stmt: For, site: Site) -> Iterator[Problem]:
-    """A loop counts something of its own, a number of times."""
+    """Check that a loop has a valid kind, step and number of stages, and that its counters have names of their own."""
     kind, span = stmt.kind, stmt.span
     if stmt.step < 1 or stmt.stages < 1 or kind not in ("dynamic", "pipelined"):
         yield f"a {kind} loop with step {stmt.step} and {stmt.stages} stages is none", span

@@ -18,13 +18,13 @@ from argus.source import Span
 
 
 def names(stmt: Mma, site: Site) -> Iterator[Problem]:
-    """Both operands are of one type."""
+    """Check that both operands have the same type."""
     if dtype_of(stmt.a.obj, site.scope) != dtype_of(stmt.b.obj, site.scope):
         yield f"`{stmt.a.obj}` and `{stmt.b.obj}` have different types", stmt.span
 
 
 def explicit(stmt: Mma, site: Site, target: Target) -> Iterator[Problem]:
-    """The target has the instruction, whose operands these are."""
+    """Check that the target has the instruction, and that the operands fit it."""
     part, wgmma = site.part, WGMMA.get(stmt.instr or "")
     row = wgmma or MMA.get(stmt.instr or "")
     if row is None or stmt.warps is None:
@@ -53,7 +53,7 @@ def _product(stmt: Mma, row: MmaRow, warps: tuple[int, int], part: Kernel) -> It
 def _operand(
     access: Access, atom: FragmentLayout, plain: tuple[Expr, ...], row: MmaRow, kernel: Kernel, span: Span
 ) -> Iterator[Problem]:
-    """The operand's registers begin with the instruction's own lane map."""
+    """Check that the operand's register layout begins with the instruction's own lane map."""
     fragment = kernel.object(access.obj)
     if not isinstance(fragment, Fragment):
         yield f"{row.name} takes registers, and `{access.obj}` is none", span
@@ -70,7 +70,8 @@ def _operand(
 
 
 def asynchronous_product(stmt: Mma, row: WgmmaRow, kernel: Kernel) -> Iterator[Problem]:
-    """An asynchronous product of a shared tile and another, or registers, into the registers of whole warpgroups."""
+    """Check an asynchronous product of two shared tiles, or of registers and a shared tile, into the registers of whole
+    warpgroups."""
     span, warps = stmt.span, stmt.warps
     c0, c1, c2 = coords(3)
     for access, outer in ((stmt.a, c0), (stmt.b, c1)):
@@ -106,7 +107,7 @@ def asynchronous_product(stmt: Mma, row: WgmmaRow, kernel: Kernel) -> Iterator[P
 
 
 def _shared_operand(tile: Shared, access: Access, outer: Expr, row: WgmmaRow, span: Span) -> Iterator[Problem]:
-    """A shared operand is read in panels, K-major or MN-major, at one place for all threads."""
+    """Check that a shared operand lies in panels, K-major or MN-major, and at the same place for all threads."""
     depth = Coord(2)
     yield from panels(tile, row.name, span)
     if access.index[-2:] not in ((outer, depth), (depth, outer)) or not all(map(uniform, access.index[:-2])):

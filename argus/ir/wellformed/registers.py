@@ -18,7 +18,7 @@ from argus.layout import FragmentLayout
 
 
 def map_names(stmt: Map, site: Site) -> Iterator[Problem]:
-    """The value is of the tile's type."""
+    """Check that the value has the tile's type."""
     yield from has_type(f"the value for `{stmt.dst.obj}`", stmt.value, dtype_of(stmt.dst.obj, site.scope), stmt.span)
 
 
@@ -38,7 +38,7 @@ def map_explicit(stmt: Map, site: Site, target: Target) -> Iterator[Problem]:
 
 
 def watch_names(stmt: Watch, site: Site) -> Iterator[Problem]:
-    """The text is one line, and what an assertion reads are truth values."""
+    """Check that the text is one line, and that an assertion reads truth values."""
     if not stmt.text.isprintable():
         yield "the text for a person has characters that cannot be printed", stmt.span
     dtype = dtype_of(stmt.src.obj, site.scope)
@@ -57,7 +57,7 @@ def watch_explicit(stmt: Watch, site: Site, target: Target) -> Iterator[Problem]
 
 
 def accumulate_names(stmt: Accumulate, site: Site) -> Iterator[Problem]:
-    """The operation is a reduction, and the value of the destination's type."""
+    """Check that the operation is a reduction, and that the value has the destination's type."""
     if stmt.op not in REDUCTIONS:
         yield f"`{stmt.op}` is not a reduction", stmt.span
     yield from has_type(f"the value for `{stmt.dst.obj}`", stmt.value, dtype_of(stmt.dst.obj, site.scope), stmt.span)
@@ -87,7 +87,7 @@ def accumulate_explicit(stmt: Accumulate, site: Site, target: Target) -> Iterato
 
 
 def scan_names(stmt: Scan, site: Site) -> Iterator[Problem]:
-    """A scan runs over whole tiles, combines them in their own types, and reads nothing else in registers."""
+    """Check that a scan runs over whole tiles, combines them in their own types, and reads no other registers."""
     if not stmt.tiles:
         yield "a scan of no tile", stmt.span
     if not 0 <= stmt.axis < len(stmt.shape):
@@ -111,7 +111,7 @@ def scan_names(stmt: Scan, site: Site) -> Iterator[Problem]:
 
 
 def scan_explicit(stmt: Scan, site: Site, target: Target) -> Iterator[Problem]:
-    """A scan is a policy."""
+    """Check that the kernel is not explicit yet: passes lower scans."""
     yield "a scan is still a policy", stmt.span
 
 
@@ -126,7 +126,7 @@ def _atomic(stmt: Accumulate, target: Target) -> Iterator[Problem]:
 
 
 def _totals(stmt: Accumulate, layout: FragmentLayout, part: Kernel) -> Iterator[Problem]:
-    """A thread adds into its own registers, a warp all elements of a cell."""
+    """Check that a thread adds into its own registers, and that a warp holds all elements that it adds to a cell."""
     if stmt.scope == "thread":
         yield from own(layout, [stmt.dst], part, stmt.span)
         return

@@ -38,13 +38,13 @@ class Site:
         return len(self.around) == (0 if self.role is None else 1)
 
     def inside(self, stmt: Stmt) -> Site:
-        """The place of the statements in a block of `stmt`, other than a role."""
+        """Return the site of the statements in a block of `stmt`, where `stmt` is not a role."""
         loops = self.scope.loops.union(stmt.counters) if isinstance(stmt, For) else self.scope.loops
         return replace(self, scope=replace(self.scope, loops=loops), around=(*self.around, stmt))
 
 
 def dtype_of(obj: str, scope: Scope) -> DType | None:
-    """The type of a memory object's elements; None if there is no such object."""
+    """Return the type of a memory object's elements, or None if there is no such object."""
     target = scope.objects.get(obj)
     return None if target is None else target.dtype
 
@@ -57,7 +57,7 @@ def expressions(exprs: Iterable[Expr], scope: Scope, span: Span) -> Iterator[Pro
 
 
 def has_type(what: str, expr: Expr, dtype: DType | None, span: Span) -> Iterator[Problem]:
-    """The expression has this type, if that is known."""
+    """Check that the expression has this type, if its type is known."""
     if dtype is not None and expr.dtype != dtype:
         yield f"{what} has type {expr.dtype}, not {dtype}", span
 

@@ -42,8 +42,8 @@ def check_addresses(kernel: Kernel, loop: For) -> None:
 def with_addresses(
     fresh: Fresh, body: tuple[Stmt, ...], loop: For, stages: Sequence[Stage]
 ) -> tuple[frozenset[int], dict[str, str]]:
-    """The statements of `body`, by `id`, that say where `stages` start and how often the loop runs; and names for
-    the registers that a role of its own keeps them in."""
+    """Return, by `id`, the statements of `body` that compute the starts of `stages` and the loop's bounds; and the
+    names of the registers in which a role keeps these values."""
     needed = _needed(body, loop, stages)
     tiles = [f for f in fresh.kernel.fragments if f.name in needed]
     names = {f.name: fresh.fragment(f.name, f.dtype, f.shape, f.layout) for f in tiles}
@@ -51,12 +51,12 @@ def with_addresses(
 
 
 def in_own_registers(body: tuple[Stmt, ...], names: dict[str, str]) -> tuple[Stmt, ...]:
-    """A role's program on its own registers."""
+    """Return a role's program with registers of its own."""
     return renamed(body, names) if names else body
 
 
 def _needed(body: tuple[Stmt, ...], loop: For, stages: Iterable[Stage]) -> frozenset[str]:
-    """The register tiles that the starts of `stages` and the loop's bounds depend on."""
+    """Return the register tiles that the starts of `stages` and the loop's bounds depend on."""
     exprs: list[Expr] = [loop.start, loop.stop]
     for stage in stages:
         exprs += [*stage.src.index, *([stage.mask] if stage.mask is not None else [])]
@@ -73,7 +73,7 @@ def _writes(stmt: Stmt) -> set[str]:
 
 
 def _reads(stmt: Stmt) -> Iterator[str]:
-    """The registers that a copy or a computation reads."""
+    """Yield the registers that a copy or a computation reads."""
     exprs: list[Expr] = []
     match stmt:
         case Copy(src=src, mask=mask):

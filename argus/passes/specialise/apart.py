@@ -48,7 +48,8 @@ Rows = dict[str, frozenset[int]]
 
 
 def apart(kernel: Kernel, count: int) -> tuple[Kernel, ...]:
-    """The kernel of each of `count` groups of warps, over its own rows of the tile. Raises `Unfit`."""
+    """Return the kernel of each of `count` groups of warps. Each group computes its own rows of the tile. Raises
+    `Unfit`."""
     if count == 1:
         return (kernel,)
     rows, height = _rows(kernel), _height(kernel)
@@ -116,7 +117,7 @@ def _rows(kernel: Kernel) -> Rows:
 
 
 def _axes(kernel: Kernel, rows: Rows, stmt: Stmt) -> frozenset[int]:
-    """The axes of the statement's domain that go along rows."""
+    """Return the axes of the statement's domain that run along rows."""
     if isinstance(stmt, Mma):
         return frozenset({0})
     along = (e for a in _own(kernel, stmt) for dim, e in enumerate(a.index) if dim in rows.get(a.obj, ()))

@@ -81,7 +81,8 @@ def load(fresh: Fresh, ring: Ring, loaders: int, registers: int) -> tuple[Stmt, 
 
 
 def _slices(fresh: Fresh, stage: Stage, ring: Ring, threads: int, room: int) -> list[tuple[ThreadCopy, ThreadCopy]]:
-    """The load of each slice of a tile, at most `room` registers in all, and the copy that puts it down."""
+    """Return, for each slice of a tile, its load and the copy that stores it. All loads together use at most `room`
+    registers."""
     tensor = fresh.kernel.object(stage.src.obj)
     assert isinstance(tensor, Tensor)
     cut = _cut(tensor, stage, threads, room, shifted=tensor.alignment < _ALIGNED)

@@ -45,7 +45,8 @@ _MOST_REGISTERS = 240  # a thread
 
 
 def take_turns(kernel: Kernel) -> Kernel:
-    """A kernel of the roles "producer" and "compute" with a second "compute"; as it is if it has no roles.
+    """Return a kernel of the roles "producer" and "compute" with a second "compute" role. A kernel without roles is
+    returned unchanged.
 
     Raises `Unfit` where the groups have no turns to take.
     """
@@ -104,7 +105,7 @@ def _fragments(kernel: Kernel, role: Role) -> list[Fragment]:
 
 
 def _in_turn(body: tuple[Stmt, ...], own: int, other: int, count: int) -> tuple[Stmt, ...]:
-    """The loop runs when barrier `own` says so; when it has started its last product it is the other's turn."""
+    """Make the loop wait for barrier `own`, and give the turn to the other role after its last product has started."""
     result: list[Stmt] = []
     for stmt in body:
         if isinstance(stmt, For):

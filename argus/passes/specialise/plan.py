@@ -59,7 +59,7 @@ class RolePlan:
         return frozenset(s.dst for part in self.parts for s in statements(part.body) if isinstance(s, Share))
 
     def part(self, kernel: Kernel) -> RolePlan:
-        """The plan of one of the `parts`: with its own loop, and the rings that it reads."""
+        """Return the plan of one of the `parts`, with its own loop and the rings that it reads."""
         tiles = {s.name for s in kernel.shared}
         rings = tuple(r for r in self.rings if r.tiles & tiles)
         return replace(self, kernel=kernel, loop=_pipelined(kernel), rings=rings, parts=(kernel,))
@@ -176,7 +176,7 @@ def _check_readers(body: tuple[Stmt, ...], tiles: set[str], before: set[str], br
 
 
 def _with_instructions(kernel: Kernel) -> Kernel:
-    """The kernel with an instruction for each product."""
+    """Return the kernel with an instruction for each product."""
 
     def change(stmt: Stmt) -> tuple[Stmt, ...] | None:
         return (_product(kernel, stmt),) if isinstance(stmt, Mma) else None
@@ -185,7 +185,7 @@ def _with_instructions(kernel: Kernel) -> Kernel:
 
 
 def _product(kernel: Kernel, product: Mma) -> Mma:
-    """`product` with the widest instruction that divides it, over warpgroups along M."""
+    """Return `product` with the widest instruction that divides it, spread over warpgroups along M."""
     target = kernel.object(product.d.obj)
     if product.instr is not None or product.warps is not None or not isinstance(target, Fragment):
         raise Unfit("the author chose the instruction of a product", product.span, "leave it open")

@@ -61,7 +61,7 @@ class Flight:
 
 
 def computing(plan: RolePlan, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """The statements of `body` as the computing role runs them. Raises `Unfit`."""
+    """Return the statements of `body` as the computing role runs them. Raises `Unfit`."""
     writer = _Writer(plan, tiles_of(plan.rings), {f.name for f in plan.kernel.fragments})
     writer.readers = {r.full: sum(_reads(s, r) for s in body) for r in plan.rings if r.empty and not r.looped}
     for stmt in body:
@@ -233,7 +233,8 @@ class _Writer:
     def _iteration(
         self, loop: For, lasting: tuple[Ring, ...], flights: list[Flight], late: tuple[Ring, ...]
     ) -> _Writer:
-        """One iteration that finds `flights` of the one before, which hands back its buffers of the rings `late`."""
+        """Return one iteration. `flights` are the products of the previous iteration that are still running; it frees
+        their buffers of the rings `late`."""
         inner = _Writer(self.plan, self.rings, self.registers, set(self.arrived), flights=flights)
         read = (r for r in self.plan.rings if r.looped or r in lasting)
         inner.readers = {r.full: sum(_reads(s, r) for s in loop.body) for r in read}
@@ -258,19 +259,19 @@ class _Writer:
     # ---------------------------------------------------------------- order
 
     def _arrive(self, ring: Ring, span: Span) -> None:
-        """Waits for a ring's tiles, the first time that they are read."""
+        """Wait for a ring's tiles when they are first read."""
         if ring.full not in self.arrived:
             self.arrived.add(ring.full)
             self.done.append(MbarrierWait(ring.full, ring.place, ring.parity(0), span=span))
             self._claim()
 
     def _free(self, flights: set[Flight], span: Span) -> None:
-        """Waits for these products, and so for all before the last of them."""
+        """Wait for these products, and therefore for all products before the last of them."""
         if flights:
             self._wait(max(i for i, f in enumerate(self.flights) if f in flights), span)
 
     def _wait(self, last: int, span: Span) -> None:
-        """Waits for all products up to that one, and hands back what nothing reads any more."""
+        """Wait for all products up to the given one, and free the buffers that nothing reads any more."""
         self.done.append(MmaWait(len(self.flights) - 1 - last, span=span))
         self.flights = self.flights[last + 1 :]
         self._claim()
@@ -284,7 +285,7 @@ class _Writer:
         self._hand_back(span)
 
     def _hand_back(self, span: Span) -> None:
-        """Gives the producer the buffers of this turn that nothing reads any more."""
+        """Give the producer the buffers of this turn that nothing reads any more."""
         for ring in self.plan.rings:
             if self.readers.get(ring.full) == 0 and ring.empty and not self._reads(ring, carried=False):
                 for claim in self.claims:

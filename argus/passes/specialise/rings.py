@@ -99,13 +99,13 @@ class Ring:
         return op("mod", op("add", round_, Const(ahead)), Const(2))
 
     def within(self, access: Access) -> Access:
-        """`access`, to the buffer of this turn."""
+        """Return `access` directed to the buffer of this turn."""
         if not self.looped or access.obj not in self.tiles:
             return access
         return replace(access, index=(self.place, *access.index))
 
     def barriers(self, loaders: int, consumers: int) -> tuple[Mbarrier, ...]:
-        """The ring's mbarriers, for `loaders` warps that fill buffers and `consumers` that give them back."""
+        """Return the ring's mbarriers for `loaders` warps that fill buffers and `consumers` that free them."""
         filling = bool(self.by_engine) + (loaders if self.by_threads else 0)
         full = Mbarrier(self.full, self.buffers, filling, span=self.span)
         if self.empty is None:
@@ -114,7 +114,7 @@ class Ring:
         return full, Mbarrier(self.empty, self.buffers, consumers, span=self.span)
 
     def hand_back(self, place: Expr, span: Span) -> tuple[MbarrierArrive, ...]:
-        """The arrival that gives a buffer back, if anybody waits for that."""
+        """Return the arrival that frees a buffer, or nothing if no role waits for it."""
         scope = "cluster" if self.shared else "block"
         return () if self.empty is None else (MbarrierArrive(self.empty, place, scope, self._groups, span=span),)
 
@@ -131,7 +131,7 @@ def counted(loop: For, turn: str, body: tuple[Stmt, ...]) -> For:
 
 
 def once_a_program(kernel: Kernel, turn: str, body: tuple[Stmt, ...], span: Span) -> tuple[Stmt, ...]:
-    """`body` in a loop of one iteration, which counts the programs."""
+    """Return `body` in a loop of one iteration that counts the programs."""
     var = Fresh(kernel).name("once")
     return (For(var, Const(0), Const(1), 1, body, counter=Counter(turn, 2), span=span),)
 
@@ -140,12 +140,12 @@ def once_a_program(kernel: Kernel, turn: str, body: tuple[Stmt, ...], span: Span
 
 
 def buffers(tile: Shared, ring: Ring) -> Shared:
-    """The ring's copies of a tile, in panels."""
+    """Return the ring's copies of a tile in panels."""
     return in_panels(tile, (ring.buffers, *tile.shape) if ring.looped else tile.shape)
 
 
 def in_panels(tile: Shared, shape: tuple[int, ...]) -> Shared:
-    """The tile, or copies of it, of `shape`, in panels as wide as the swizzle of the copy engine."""
+    """Return the tile of `shape`, or several buffers of it, in panels as wide as the swizzle of the copy engine."""
     width, row = _panel(tile), tile.shape[-1]
     if not _has_panels(tile):
         return replace(tile, shape=shape, layout=_row_major(shape))
@@ -190,7 +190,7 @@ def ready(ring: Ring) -> tuple[Stmt, ...]:
 
 
 def _copies(stage: Stage, tile: Shared, ring: Ring) -> list[BulkCopy]:
-    """One bulk copy for each panel of the tile, or of this block's share of it."""
+    """Return one bulk copy for each panel of the tile, or of this block's share of the tile."""
     axis = len(stage.shape) - 1
     width = _panel(tile) if _has_panels(tile) else stage.shape[-1]
     here, done = coords(len(stage.shape)), Signal(ring.full, ring.place)
@@ -227,7 +227,7 @@ def _shares(copy: BulkCopy, among: Among, cluster: int) -> tuple[BulkCopy, ...]:
 
 
 def _part(copy: BulkCopy, start: Expr, rows: int) -> BulkCopy:
-    """`rows` rows of the box from `start` on."""
+    """Return `rows` rows of the box from `start` on."""
     return replace(
         copy,
         dst=Access(copy.dst.obj, (op("add", start, Coord(0)), *copy.dst.index[1:])),
@@ -248,12 +248,13 @@ def alike(stage: Stage, cluster: int) -> Among | None:
 
 
 def moved(expr: Expr, axis: int, start: Expr | int) -> Expr:
-    """`expr` at `start` + the coordinate of `axis`, the start added to what the coordinate is added to."""
+    """Return `expr` at `start` plus the coordinate of `axis`. The start is added to the term to which the coordinate is
+    added."""
     return rewrite(expr, moving(axis, Const(start) if isinstance(start, int) else start))
 
 
 def moving(axis: int, start: Expr) -> Callable[[Expr], Expr | None]:
-    """The rule by which `moved` rewrites, bottom-up."""
+    """Return the bottom-up rewriting rule of `moved`."""
     there = op("add", start, Coord(axis))
 
     def change(e: Expr) -> Expr | None:
@@ -269,5 +270,5 @@ def moving(axis: int, start: Expr) -> Callable[[Expr], Expr | None]:
 
 
 def tiles_of(rings: Sequence[Ring]) -> dict[str, Ring]:
-    """The ring of every staged tile."""
+    """Return the ring of every staged tile."""
     return {s.dst: ring for ring in rings for s in ring.stages}

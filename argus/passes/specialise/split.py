@@ -51,7 +51,8 @@ _MOST_REGISTERS = 240  # a thread: what is left of 255 for the compiler's own us
 
 
 def specialise(kernel: Kernel) -> Kernel:
-    """The kernel with its pipelined loop split into roles; where that cannot be, the kernel with a remark why."""
+    """Return the kernel with its pipelined loop split into roles. If the loop cannot be split, return the kernel with a
+    remark that says why."""
     cooperative = replace(kernel, schedule="cooperative")
     try:
         match kernel.schedule:
@@ -76,7 +77,7 @@ def specialise(kernel: Kernel) -> Kernel:
 
 
 def _specialised(kernel: Kernel, found: RolePlan | None) -> Kernel:
-    """`kernel` as `found` says. Raises `Unfit`."""
+    """Split `kernel` according to the plan `found`. Raises `Unfit`."""
     if found is None:
         return kernel
     split = _split(found)
@@ -115,7 +116,7 @@ def _split(found: RolePlan) -> Kernel:
 
 
 def _assembled(found: RolePlan, kernel: Kernel, roles: Roles) -> Kernel:
-    """The kernel of these roles, with the rings' buffers and mbarriers."""
+    """Return the kernel with these roles, and with the buffers and mbarriers of the rings."""
     position = kernel.body.index(found.loop)
     before = tuple(s for s in kernel.body[:position] if _on_tensors(kernel, s))
     after = tuple(s for s in kernel.body[position:] if _on_tensors(kernel, s))
@@ -134,7 +135,7 @@ def _assembled(found: RolePlan, kernel: Kernel, roles: Roles) -> Kernel:
 
 
 def _in_clusters(found: RolePlan, kernel: Kernel) -> Kernel:
-    """The kernel; without its clusters, and with a remark, if their blocks share nothing."""
+    """Return the kernel. If the blocks of its clusters share nothing, the clusters are removed with a remark."""
     if kernel.cluster == 1 or any(ring.shared for ring in found.rings):
         return kernel
     why = "no tile that the copy engine brings is the same in all its blocks"
@@ -158,8 +159,8 @@ def _producing(
     brought: Callable[[Ring], tuple[Stage, ...]],
     bring: Callable[[Ring], tuple[Stmt, ...]],
 ) -> tuple[Stmt, ...]:
-    """Fills every ring by `bring`, in the order in which its first tile is staged; `brought` are a ring's tiles that
-    this role fills."""
+    """Fill every ring by `bring`, in the order in which the first tiles are staged. `brought` lists the tiles of a ring
+    that this role fills."""
     heads = {ring.stages[0].id: ring for ring in found.rings}
     stages = [stage for ring in found.rings for stage in brought(ring)]
     addresses, names = with_addresses(fresh, found.kernel.body, found.loop, stages)
@@ -183,7 +184,7 @@ def _on_tensors(kernel: Kernel, stmt: Stmt) -> bool:
 
 
 def _refused(kernel: Kernel) -> frozenset[str]:
-    """The tiles that the copy engine cannot bring."""
+    """Return the tiles that the copy engine cannot load."""
     copies = [s for s in statements(kernel.body) if isinstance(s, BulkCopy) and s.instr in BULK_LOADS]
     return frozenset(s.dst.obj for s in copies if any(bulk_copy(s, INSTRUCTIONS[s.instr], kernel)))
 

@@ -23,7 +23,7 @@ from argus.passes.specialise.plan import RolePlan
 
 
 def in_turns(kernel: Kernel, plan: RolePlan) -> Kernel:
-    """The kernel whose computing roles, of the parts of `plan`, take turns in its loop. Raises `Unfit`."""
+    """Return the kernel whose computing roles, one for each part of `plan`, take turns in its loop. Raises `Unfit`."""
     computing = len(plan.parts)
     if computing < 2:
         return kernel

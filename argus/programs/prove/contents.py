@@ -111,7 +111,7 @@ class _Walk:
 
 
 def inside(cell: list[Expr], part: Part) -> list[Expr]:
-    """The conditions that an element is in a part."""
+    """Return the conditions under which an element is in a part."""
     found: list[Expr] = []
     for place, start, extent in zip(cell, part.start, part.extent, strict=True):
         found += [op("ge", place, start), op("lt", place, op("add", start, extent))]
@@ -177,7 +177,8 @@ def turn_of(loop: For, part: Part, cell: list[Expr], values: dict[str, Expr]) ->
 
 
 def pace_of(expr: Expr, counter: str) -> tuple[Expr, Expr] | None:
-    """`(a, b)` such that an expression is `a * counter + b`, where `b` and `a` do not depend on the counter."""
+    """Return `(a, b)` such that an expression equals `a * counter + b`, where neither `a` nor `b` depends on the
+    counter. Return None if there is no such pair."""
     terms, const = linear(expr)
     speed: Expr | None = None
     rest: Expr = Const(const)

@@ -88,13 +88,13 @@ class Facts:
         return self.ask(Const(False, boolean), conds)
 
     def sizes(self, answer: Answer) -> dict[str, int] | None:
-        """The sizes and integer arguments of a refutation; None for another answer."""
+        """Return the sizes and integer arguments of a refutation, or None for another answer."""
         if answer.verdict is not Verdict.REFUTED:
             return None
         return {e.name: v for e, v in answer.model.items() if isinstance(e, Param) and not e.name.endswith(".bytes")}
 
     def power(self, expr: Expr, most: int = 16) -> int:
-        """The greatest power of two up to `most` that is known to divide an integer expression."""
+        """Return the largest power of two up to `most` that is known to divide an integer expression."""
         if expr not in self.powers:
             self.powers[expr] = self._power(expr)
         return min(self.powers[expr], most)

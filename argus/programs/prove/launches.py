@@ -51,7 +51,7 @@ def _obligations(facts: Facts, site: Site) -> Iterator[Doubt]:
 
 
 def _aliases(facts: Facts, site: Site) -> Iterator[Doubt]:
-    """A part that is written overlaps no other part of the launch."""
+    """Check that a written part overlaps no other part of the launch."""
     for a, b in combinations(site.accesses, 2):
         if a.part.obj != b.part.obj or not (a.writes or b.writes):
             continue
@@ -64,7 +64,7 @@ def _aliases(facts: Facts, site: Site) -> Iterator[Doubt]:
 
 
 def _alignments(facts: Facts, site: Site, bound: Bound) -> Iterator[Doubt]:
-    """Every launch keeps the alignments that its kernel was compiled for."""
+    """Check that every launch keeps the alignments for which its kernel was compiled."""
     program = facts.program
     for name, alignment in program.uses[bound.launch.use].alignment:
         tensor = next(t for t in bound.kernel.tensors if t.name == name)

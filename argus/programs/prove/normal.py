@@ -47,7 +47,7 @@ Sum = dict[Product, Fraction]
 
 
 def normal(term: SpecTerm, names: Mapping[int, str]) -> Sum:
-    """The normal form of a term; `names` gives a name to each of its free axes. Raises `TooLarge`."""
+    """Return the normal form of a term. `names` gives each free axis a name. Raises `TooLarge`."""
     match term:
         case Const(value=value) if not isinstance(value, float) or isfinite(value):
             return _kept({(): Fraction(value)})
@@ -118,7 +118,8 @@ def _operation(op: str, args: list[Sum]) -> Sum:
 
 
 def _summed(bound: str, extent: Sum, body: Sum, plain: bool) -> Sum:
-    """A sum over a bound variable; `plain`: its extent is not negative, so that a constant is added so many times."""
+    """Return the normal form of a sum over a bound variable. With `plain`, the extent is known not to be negative, so a
+    constant summand is multiplied by it."""
     result: Sum = {}
     for product, factor in body.items():
         inside = tuple(a for a in product if bound in a.names)
@@ -132,7 +133,7 @@ def _summed(bound: str, extent: Sum, body: Sum, plain: bool) -> Sum:
 
 
 def _bound(op: str, bound: str, extent: Sum, body: Sum, total: bool = False) -> Sum:
-    """A reduction as an atom, with its variable called after the reductions inside."""
+    """Return a reduction as an atom whose variable is named after the reductions inside it."""
     number = 1 + max((a.binders for product in body for a in product), default=0)
     name = f"b{number}"
     inner = {tuple(sorted((_renamed(a, bound, name) for a in p), key=_text)): factor for p, factor in body.items()}
@@ -203,6 +204,6 @@ def _text(atom: Atom) -> str:
 
 
 def text(a: Sum) -> str:
-    """A normal form as text; equal forms have equal texts."""
+    """Return a normal form as text. Equal forms have equal texts."""
     products = sorted((" * ".join(atom.text for atom in product), number) for product, number in a.items())
     return " + ".join(f"{number}" + (f" {product}" if product else "") for product, number in products) or "0"

@@ -35,7 +35,7 @@ class State:
     events: dict[str, Lags] = field(default_factory=dict)
 
     def copy(self) -> State:
-        """An independent copy."""
+        """Return an independent copy."""
         return State({k: dict(v) for k, v in self.streams.items()}, {k: dict(v) for k, v in self.events.items()})
 
     def join(self, other: State) -> State:
@@ -143,7 +143,7 @@ def check(facts: Facts, sites: tuple[Site, ...], found: Order) -> Iterator[Doubt
 
 
 def _started(facts: Facts, site: Site, what: str) -> Iterator[Doubt]:
-    """A doubt that holds if the site runs at all."""
+    """Yield a doubt that holds if the site runs at all."""
     answer = facts.impossible([*site.given])
     if answer.verdict is not Verdict.PROVED:
         buffer = next((a.part.obj for a in site.accesses), "")
@@ -175,7 +175,8 @@ def _conflict(facts: Facts, mine: tuple[Site, Access], theirs: tuple[Site, Acces
 
 
 def earlier(other: Site, site: Site, lag: int = UNKNOWN) -> Iterator[list[Expr]]:
-    """The cases, as conditions, in which an instance of `other` (counters marked) comes before one of `site`.
+    """Yield the cases, as conditions, in which an instance of `other` (whose counters are marked) precedes an instance
+    of `site`.
 
     With a known lag, only the last instances count, if `other` runs once in each iteration of the innermost loop that
     both share.

@@ -64,7 +64,7 @@ class _Replays:
     others: dict[tuple[tuple[str, int], ...], Result | None] = field(default_factory=dict)
 
     def diagnostic(self, doubt: Doubt) -> Diagnostic:
-        """A doubt as a refutation, if an execution shows it, or else as unknown."""
+        """Return a doubt as a refutation if an execution confirms it, or else as unknown."""
         span: Span = getattr(doubt.step, "span", NO_SPAN)
         shown = self.shown(doubt)
         if shown is None:
@@ -90,7 +90,7 @@ class _Replays:
         return ()
 
     def shown(self, doubt: Doubt) -> tuple[dict[str, int], Violation] | None:
-        """An execution that shows a doubt: its sizes, and what it violates."""
+        """Return an execution that confirms a doubt: its sizes, and the rule that it violates."""
         for sizes, result in self.small():
             if (found := _matching(result, doubt)) is not None:
                 return sizes, found
@@ -123,7 +123,7 @@ class _Replays:
 
 
 def _matching(result: Result, doubt: Doubt) -> Violation | None:
-    """The violation that a doubt is about: of the same kind, at the same statement."""
+    """Return the violation to which a doubt refers: of the same kind, at the same statement."""
     code = "spec-mismatch" if doubt.code == "spec-unknown" else doubt.code
     for violation in result.violations:
         same = violation.step is doubt.step or (violation.step is None and violation.buffer == doubt.buffer)

@@ -101,7 +101,7 @@ class _Walk:
         return result
 
     def specified(self, site: Site, output: str, spec: Spec | None, state: State) -> Piece:
-        """The piece that a launch writes to one of its outputs."""
+        """Return the piece that a launch writes to one of its outputs."""
         bound = site.bound
         assert bound is not None
         part, kernel = bound.part(output), bound.kernel
@@ -126,7 +126,8 @@ class _Walk:
         return Piece(written, term)
 
     def loop(self, step: For, state: State) -> State:
-        """A loop: inside, other iterations' pieces are unknown; after it, every piece is there for all iterations."""
+        """Process a loop. Inside it, the pieces of other iterations are unknown; after it, every piece exists for all
+        iterations."""
         written = self.body(step.body, {})
         before = state
         for name, pieces in written.items():
@@ -174,7 +175,7 @@ class _Walk:
         return result
 
     def chosen(self, step: If, written: Written, ways: list[State]) -> Piece:
-        """The piece that one of two branches wrote, by the condition."""
+        """Return the piece that one of two branches wrote, chosen by the condition."""
         if written.turns:
             return Piece(written, None, "a loop inside of a condition writes it")
         place = coords(sum(written.part.kept))
@@ -187,7 +188,7 @@ class _Walk:
     # ------------------------------------------------------------------ reading
 
     def read(self, state: State, part: Part, index: tuple[Expr, ...], given: list[Expr]) -> SpecTerm:
-        """The contents of a part at `index`, in its own coordinates. Raises `NotKnown`."""
+        """Return the contents of a part at `index`, in the part's own coordinates. Raises `NotKnown`."""
         places = iter(index)
         cell = tuple(op("add", s, next(places)) if kept else s for s, kept in zip(part.start, part.kept, strict=True))
         pieces = state.get(part.obj, ())
@@ -248,7 +249,7 @@ class _Walk:
     # ------------------------------------------------------------------ terms
 
     def at(self, term: SpecTerm, index: tuple[Expr, ...]) -> SpecTerm:
-        """A term over its own coordinates, at `index`; bound variables get new numbers."""
+        """Return a term over its own coordinates, evaluated at `index`. Bound variables get new numbers."""
         return self.placed(term, dict(enumerate(index)))
 
     def placed(self, term: SpecTerm, axes: Mapping[int, Expr]) -> SpecTerm:
@@ -272,7 +273,7 @@ class _Walk:
         return self.next
 
     def term(self, term: SpecTerm, axes: Mapping[int, Expr], site: Site, state: State) -> SpecTerm:
-        """A term of a kernel's specification, in terms of the program's inputs. Raises `NotKnown`."""
+        """Return a term of a kernel's specification in terms of the program's inputs. Raises `NotKnown`."""
         bound = site.bound
         assert bound is not None
         match term:
@@ -332,7 +333,7 @@ def _before(step: For, written: Written) -> Written:
 
 
 def _ranged(written: Written) -> list[Expr]:
-    """The conditions that the counters of a piece are in their ranges, or before the current one."""
+    """Return the conditions that the counters of a piece are in their ranges, or before the current iteration."""
     found: list[Expr] = []
     for turns in written.turns:
         value = LoopVar(turns.loop.var)
@@ -352,6 +353,6 @@ def _placed(part: Part, values: Mapping[str, Expr]) -> Part:
 
 
 def _numbered(term: SpecTerm, values: Mapping[str, Expr]) -> SpecTerm:
-    """A term with counters of loops replaced by expressions."""
+    """Return a term with counters of loops replaced by expressions."""
     known = dict(values)
     return mapped(term, lambda expr: with_counters(expr, known))

@@ -222,7 +222,8 @@ class BoundsChecker:
             self.findings.append(unknown("overflow-unknown", "bounds", site.stmt.span, text, help))
 
     def _held(self, part: Op, least: int, most: int) -> z3.BoolRef:
-        """The formula that the result of an operation fits its type; only `least // -1` does not fit for quotients."""
+        """Return the formula that the result of an operation fits its type. Among quotients, only `least // -1` does
+        not fit."""
         if part.op == "floordiv":
             dividend, divisor = (self.solver.integer(e) for e in part.args)
             return z3.Or(dividend > least, divisor != -1) if least < 0 else z3.BoolVal(True)
@@ -401,7 +402,8 @@ def _is_lessened(stmt: Stmt, part: Op) -> bool:
 
 
 def _around(site: Site) -> Hashable:
-    """A key for the loops and branches around a site. Loops count by identity, since hashing one hashes its body."""
+    """Return a key for the loops and branches around a site. Loops count by identity, since hashing one hashes its
+    body."""
     return tuple(map(id, site.loops)), site.guards
 
 

@@ -126,7 +126,8 @@ def _diverges(bounds: BoundsChecker, site: Site, guard: Expr, team: tuple[str, i
 
 
 def _outer_facts(bounds: BoundsChecker, site: Site, guard: Expr) -> list[z3.BoolRef]:
-    """The facts about a site from its loop ranges and from the uniform branches around it, other than `guard`."""
+    """Return the facts about a site from its loop ranges and from the uniform branches around it, other than `guard`.
+    """
     solver: Solver = bounds.solver
     facts = []
     for loop in site.loops:

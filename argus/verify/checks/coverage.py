@@ -167,7 +167,7 @@ def _uncovered(model: Model, tensor: Tensor, missing: isl.Set, span: Span, label
 
 
 def _written(model: Model, cells: Cells, whole: isl.Set) -> isl.Set:
-    """The elements that some block writes for all values of the numbers that blocks load or compute."""
+    """Return the elements that some block writes for all values of the numbers that blocks load or compute."""
     axes = len(model.kernel.program_ids)
     by_all = by_block(cells.map.range(), axes)
     varying = model.varying(cells.map)
@@ -188,7 +188,7 @@ def _in_turn(cells: Cells, turn: int, most: int) -> Cells:
 
 
 def _whole(model: Model, tensor: Tensor) -> isl.Set:
-    """All elements of a tensor, under the known facts about sizes."""
+    """Return all elements of a tensor, under the known facts about sizes."""
     dims = [f"e{axis}" for axis in range(len(tensor.shape))]
     bounds = [f"0 <= {d} < {model.translator.integer(e, ())}" for d, e in zip(dims, tensor.shape, strict=True)]
     text = f"{{ {identifier(tensor.name)}[{', '.join(dims)}] : {' and '.join(bounds) or 'true'} }}"

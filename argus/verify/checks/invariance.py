@@ -124,7 +124,7 @@ class _Comparison:
         return result
 
     def _stored_alike(self, stores: list[Cells]) -> Set:
-        """The rows that both launches store, provided that each cell is stored by the same instance in both.
+        """Return the rows that both launches store, provided that each cell is stored by the same instance in both.
 
         The set is empty for parameters with which the two launches have no cell in common. So it restricts the
         comparison to programs that write the same part of the output.
@@ -218,11 +218,11 @@ class _Comparison:
                         todo.append(source)
 
     def _operands(self, site: Site) -> list[int]:
-        """The reads of a site. The target of an accumulation is not one: it counts where the sum is read."""
+        """Return the reads of a site. The target of an accumulation is not one: it counts where the sum is read."""
         return [number for number, access in enumerate(site.accesses) if access.mode is Mode.READ]
 
     def _sources(self, site: Site, number: int) -> list[tuple[Site, Relation]]:
-        """The sites from which a read receives values, each with {reading instance -> writing instance}."""
+        """Return the sites from which a read receives values, each with {reading instance -> writing instance}."""
         obj = site.accesses[number].obj
         if isinstance(self.kernel.object(obj), Tensor):
             if self.analysis.is_written(obj):
@@ -304,7 +304,7 @@ class _Comparison:
         return relation.reset_tuple_id(isl.dim_type.out)
 
     def _evaluated(self, site: Site) -> list[Expr]:
-        """The expressions whose values decide what an instance computes."""
+        """Return the expressions whose values decide what an instance computes."""
         found: list[Expr] = []
         for number in self._operands(site):
             access = site.accesses[number]

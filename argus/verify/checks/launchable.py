@@ -42,7 +42,7 @@ _AT_LAUNCH = " at launch"
 
 
 def launchable(kernel: Kernel, solver: Solver) -> Iterator[z3.BoolRef]:
-    """The facts that hold in every launch: ranges of sizes, alignments, and the author's preconditions."""
+    """Yield the facts that hold in every launch: ranges of sizes, alignments, and the author's preconditions."""
     yield from _extents(kernel, solver)
     yield from _aligned(kernel, solver)
     yield from (_says(kernel, p, solver) for p in kernel.preconditions)
@@ -55,7 +55,7 @@ def _extents(kernel: Kernel, solver: Solver) -> Iterator[z3.BoolRef]:
 
 
 def _something(kernel: Kernel, solver: Solver) -> z3.BoolRef:
-    """The formula that some tensor that the kernel writes or specifies has elements."""
+    """Return the formula that some tensor that the kernel writes or specifies has elements."""
     specified = {s.output for s in walk(kernel.body) if isinstance(s, Spec)}
     outputs = [t for t in kernel.tensors if t.name in usage(kernel).written | specified]
     return z3.Or(*(z3.And(*(solver.integer(e) > 0 for e in t.shape)) for t in outputs)) if outputs else z3.BoolVal(True)

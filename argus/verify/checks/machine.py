@@ -182,7 +182,7 @@ def _bulk(bounds: BoundsChecker, site: Site, outside: Access, shape: tuple[int, 
 
 
 def _along(layout: FragmentLayout, vector: int) -> list[int]:
-    """The dimensions along which every thread holds aligned runs of `vector` elements."""
+    """Return the dimensions along which every thread holds aligned runs of `vector` elements."""
     first = layout.coordinates()[:, ::vector]
     dims = [d for d in range(layout.rank) if layout.vector_width(d) >= vector]
     return [d for d in dims if not (first[..., d] % vector).any()]

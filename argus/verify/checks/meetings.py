@@ -93,7 +93,7 @@ def _changed(use: Use, change: Change) -> Use:
 def _differ(
     model: Model, solver: Solver, a: Cells, b: Cells, others: Change, blocks: bool, at_others: bool
 ) -> z3.BoolRef:
-    """The formula that the two instances differ."""
+    """Return the formula that the two instances differ."""
     if blocks:
         own: list[Expr] = list(model.kernel.program_ids)
     elif not at_others and (a.site is not b.site or a.number != b.number):

@@ -38,7 +38,7 @@ def check(model: Model) -> list[Finding]:
 
 
 def _outputs(model: Model) -> set[str]:
-    """The tensors that are only written. `coverage` checks that none of their elements is written twice."""
+    """Return the tensors that are only written. `coverage` checks that none of their elements is written twice."""
     modes: dict[str, set[Mode]] = {}
     for site in model.sites:
         for relation in site.accesses:
@@ -67,7 +67,7 @@ def _one_to_one(model: Model, relation: Relation) -> bool:
 
 
 def _axis(index: Expr) -> int | None:
-    """The axis of the domain on which an index depends one to one; None if there is no such axis."""
+    """Return the axis of the domain on which an index depends one to one; None if there is no such axis."""
     match index:
         case Coord(axis=axis):
             return axis
@@ -126,7 +126,7 @@ def _overwrites(model: Model, site: Site, number: int) -> list[Finding]:
 
 
 def _value(model: Model, site: Site) -> Expr:
-    """The value that a statement writes for an element."""
+    """Return the value that a statement writes for an element."""
     match site.stmt:
         case Copy(src=src, mask=mask, other=other):
             loaded = Elem(src.obj, src.index, model.kernel.object(src.obj).dtype)
@@ -138,7 +138,7 @@ def _value(model: Model, site: Site) -> Expr:
 
 
 def _differing(model: Model, site: Site, value: Expr, pairs: Pairs) -> Pairs:
-    """The pairs of instances at which a value may differ."""
+    """Return the pairs of instances at which a value may differ."""
     nowhere = isl.Map.empty(pairs.get_space())
     match value:
         case Const() | Param() | ProgramId() | LoopVar():
@@ -178,7 +178,8 @@ def _differing(model: Model, site: Site, value: Expr, pairs: Pairs) -> Pairs:
 
 
 def _written(model: Model, site: Site, read: Elem, pairs: Pairs) -> Pairs:
-    """The pairs at which two elements of a register tile may differ, by the values that its only writer wrote."""
+    """Return the pairs at which two elements of a register tile may differ, by the values that its only writer wrote.
+    """
     obj = model.kernel.object(read.obj)
     writer = only_writer(model.sites, site, read.obj) if isinstance(obj, Fragment) else None
     if writer is None or not isinstance(writer.stmt, Copy | Map):
@@ -199,7 +200,7 @@ def _written(model: Model, site: Site, read: Elem, pairs: Pairs) -> Pairs:
 
 
 def _any(model: Model, site: Site, values: tuple[Expr, ...], pairs: Pairs) -> Pairs:
-    """The pairs at which at least one of several values may differ."""
+    """Return the pairs at which at least one of several values may differ."""
     found = isl.Map.empty(pairs.get_space())
     for value in values:
         found = found.union(_differing(model, site, value, pairs))
@@ -207,6 +208,6 @@ def _any(model: Model, site: Site, values: tuple[Expr, ...], pairs: Pairs) -> Pa
 
 
 def _unequal(model: Model, site: Site, value: Expr, pairs: Pairs) -> Pairs:
-    """The pairs at which an integer that is affine in the coordinates differs."""
+    """Return the pairs at which an integer that is affine in the coordinates differs."""
     of = model.image(site, (value,))
     return pairs.subtract(of.apply_range(of.reverse()))

@@ -47,18 +47,18 @@ class Part:
 
 
 def whole(tensor: Tensor) -> Part:
-    """The part that consists of all elements of a tensor."""
+    """Return the part that consists of all elements of a tensor."""
     return Part(tensor.shape, coords(len(tensor.shape)))
 
 
 def declared(kernel: Kernel, tensor: Tensor) -> Part | None:
-    """The part that the author declares by `al.covers`; None if there is no declaration."""
+    """Return the part that the author declares by `al.covers`; None if there is no declaration."""
     covers = next((c for c in kernel.covers if c.output == tensor.name), None)
     return None if covers is None else Part(covers.shape, covers.at, covers.where)
 
 
 def made_of(model: Model, tensor: Tensor) -> Iterator[Part]:
-    """The parts that are the whole tensor according to declarations of index tensors."""
+    """Yield the parts that equal the whole tensor according to declarations of index tensors."""
     kernel = model.kernel
     rank = len(tensor.shape)
     here, own = coords(rank), Coord(rank)
@@ -84,7 +84,7 @@ def _equal(model: Model, one: Expr, other: Expr) -> bool:
 
 
 def missing(model: Model, tensor: Tensor, part: Part, writes: list[Cells]) -> Set:
-    """The variables of a part, and the sizes, for which no write was found. Raises `NonAffine`."""
+    """Return the variables of a part, and the sizes, for which no write was found. Raises `NonAffine`."""
     claim = _Claim(model, part)
     left = claim.points
     for cells in writes:
@@ -93,7 +93,7 @@ def missing(model: Model, tensor: Tensor, part: Part, writes: list[Cells]) -> Se
 
 
 def outside(model: Model, part: Part, cells: Cells) -> Set:
-    """The instances of a write that may write an element outside a part. Raises `NonAffine`."""
+    """Return the instances of a write that may write an element outside a part. Raises `NonAffine`."""
     return _Claim(model, part).beyond(cells)
 
 
@@ -184,7 +184,7 @@ class _Claim:
         return rewrite(expr, change)
 
     def written_by(self, cells: Cells) -> Set:
-        """The variables at which some block's access writes the part's element."""
+        """Return the variables at which some block's access writes the part's element."""
         found, position = self._meetings(cells, links_of_blocks=True), len(self.names)
         found = found.project_out(isl.dim_type.set, position, found.dim(isl.dim_type.set) - position)
         return self._of_any(found, lambda e: isinstance(e, ProgramId) or _of_block(e))
@@ -203,7 +203,7 @@ class _Claim:
         return self._of_any(found, lambda e: isinstance(e, Param) and e.name in moving)
 
     def beyond(self, cells: Cells) -> Set:
-        """The instances that write no element of the part."""
+        """Return the instances that write no element of the part."""
         model, site = self.model, cells.site
         found = self._meetings(cells, links_of_blocks=False)
         found = found.project_out(isl.dim_type.set, 0, len(self.names))
@@ -218,7 +218,7 @@ class _Claim:
         return every.intersect_params(model.context.sizes).subtract(found)
 
     def _dims(self, cells: Cells) -> tuple[list[str], tuple[str, ...]]:
-        """The dimensions of an access's instances, and those of its elements."""
+        """Return the dimensions of an access's instances, and the dimensions of its elements."""
         places = self.model.coords(len(cells.site.shape))
         return [*(counter(v) for v in cells.site.iterators), *places], places
 

@@ -38,7 +38,8 @@ def offsets(site: Site, access: Access, tile: Shared) -> NDArray[np.int64] | Non
 
 
 def _uniform_values(index: Expr, extent: int) -> list[int]:
-    """The values a uniform index may take: itself if constant, else all of the dimension."""
+    """Return the values that a uniform index may take: its own value if it is constant, else all indices of the
+    dimension."""
     if any(isinstance(e, (Param, ProgramId, LoopVar)) for e in walk(index)):
         return list(range(extent))
     return [int(evaluate(index, _scope((), 1)))]

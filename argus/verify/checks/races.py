@@ -142,13 +142,13 @@ def _self_conflict(model: Model, a: Cells, b: Cells) -> bool:
 
 
 def _at_iterations(model: Model, pairs: Map, iterations: Map, a: Cells, b: Cells) -> Map:
-    """The instance pairs that belong to the pairs of iterations."""
+    """Return the instance pairs that belong to the pairs of iterations."""
     left, right = model.iterations(a.site), model.iterations(b.site)
     return pairs.intersect(left.apply_range(iterations).apply_range(right.reverse()))
 
 
 def _different_threads(model: Model, a: Cells, b: Cells, pairs: Map) -> Map:
-    """The pairs of instances that are executed by different threads.
+    """Return the pairs of instances that are executed by different threads.
 
     All pairs are kept if the second access is a load to LDS, because it is not ordered even with the accesses of its
     own wave's lanes.

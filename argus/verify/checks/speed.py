@@ -168,7 +168,8 @@ def _counted(
 
 
 def _contiguous(tensor: Tensor) -> list[int] | None:
-    """The strides of contiguous rows; None if they are not constant, or if the tensor states all of its strides."""
+    """Return the strides of contiguous rows; None if they are not constant, or if the tensor states all of its strides.
+    """
     strides = [1]
     for extent in reversed(tensor.shape[1:]):
         if not isinstance(extent, Const):
@@ -178,7 +179,7 @@ def _contiguous(tensor: Tensor) -> list[int] | None:
 
 
 def _single_coordinate(index: object) -> int | None:
-    """The axis of the only coordinate in an index of the form `uniform + Coord`; None for other indices."""
+    """Return the axis of the only coordinate in an index of the form `uniform + Coord`; None for other indices."""
     match index:
         case Coord(axis=axis):
             return axis

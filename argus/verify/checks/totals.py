@@ -40,7 +40,8 @@ class Totals:
         return obj in self._writers and self.kernel.object(obj).dtype.is_int
 
     def range(self, obj: str) -> Interval:
-        """The interval of a counting register in unbounded arithmetic; the range of its type if nothing is known."""
+        """Return the interval of a counting register in unbounded arithmetic; the range of its type if nothing is
+        known."""
         if obj in self._active:
             return self.kernel.object(obj).dtype.integers
         if obj not in self._found:
@@ -64,7 +65,8 @@ class Totals:
         return low, high
 
     def _times(self, site: Site, bases: list[Site]) -> int:
-        """An upper bound on the number of times that a statement adds to one cell before the register is set again."""
+        """Return an upper bound on the number of times that a statement adds to one cell before the register is set
+        again."""
         times = prod(site.shape) if isinstance(site.stmt, Accumulate) else 1
         resets = (b for b in bases if b.index < site.index and b.role in (None, site.role))
         again = max((_together(b, site) for b in resets if set(b.guards) <= set(site.guards)), default=0)
@@ -80,12 +82,12 @@ class Totals:
 
 
 def _together(base: Site, site: Site) -> int:
-    """The number of loops around `site` in each of whose iterations `base` sets the register."""
+    """Return the number of loops around `site` in each of whose iterations `base` sets the register."""
     return len(base.loops) if base.loops == site.loops[: len(base.loops)] else 0
 
 
 def _added(site: Site, obj: str) -> list[tuple[int, Expr]] | None:
-    """The amounts that a statement may add to a register, each with its sign; None if it sets the register."""
+    """Return the amounts that a statement may add to a register, each with its sign; None if it sets the register."""
     match site.stmt:
         case Accumulate(op="add", value=value):
             return [(1, value)]

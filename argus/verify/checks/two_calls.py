@@ -75,7 +75,8 @@ def _pairs(kernel: Kernel, promise: Invariant) -> Iterator[tuple[_Call, _Call]]:
 
 
 def _difference(kernel: Kernel, promise: Invariant, first: _Call, second: _Call, work: Work) -> _Difference | None:
-    """The first element that both calls have and that differs in a bit, with its two values; None if there is none."""
+    """Return the first element that both calls have and that differs in a bit, with its two values, or None if there is
+    none."""
     try:
         one, two = _result(kernel, promise, first, work), _result(kernel, promise, second, work)
     except (NotReplayable, LaunchError):  # too long a run, or sizes that the kernel does not take

@@ -40,7 +40,7 @@ def in_turn(roles: tuple[Role, ...]) -> list[Role]:
 
 
 def _needed_first(body: tuple[Stmt, ...], start: dict[str, int]) -> set[str]:
-    """The barriers at which the first iterations wait for other roles.
+    """Return the barriers at which the first iterations wait for other roles.
 
     A wait for parity 1 is not one of them: it passes at once on a fresh mbarrier.
     """
@@ -80,13 +80,13 @@ _ARITHMETIC: dict[str, Callable[[int, int], int]] = {
 
 
 def _arrived_on(stmt: Stmt) -> str:
-    """The barrier at which a statement arrives, announces bytes or delivers them; "" for other statements."""
+    """Return the barrier at which a statement arrives, announces bytes or delivers them; "" for other statements."""
     used = None if isinstance(stmt, MbarrierWait) else barrier_use(stmt)
     return "" if used is None else used[0]
 
 
 def mbarrier_use(stmt: Stmt) -> tuple[str, Expr] | None:
-    """The name and index of the mbarrier that a statement uses."""
+    """Return the name and index of the mbarrier that a statement uses."""
     match stmt:
         case (
             MbarrierExpect(barrier=name, index=index)
@@ -101,5 +101,5 @@ def mbarrier_use(stmt: Stmt) -> tuple[str, Expr] | None:
 
 
 def barrier_use(stmt: Stmt) -> tuple[str, Expr] | None:
-    """The name and index of the mbarrier that a statement uses, or the name of its named barrier and 0."""
+    """Return the name and index of the mbarrier that a statement uses, or the name of its named barrier and index 0."""
     return (stmt.barrier, Const(0)) if isinstance(stmt, BarrierSync | BarrierArrive) else mbarrier_use(stmt)

@@ -87,7 +87,7 @@ class Known:
         return self._of_all(self._definitions)
 
     def _precondition_text(self, precondition: Precondition) -> str:
-        """The condition on the sizes that a precondition implies, as isl text.
+        """Return the condition on the sizes that a precondition implies, as isl text.
 
         A declaration of an index tensor's contents implies that, if the tensor has elements, they have possible values.
         """
@@ -134,7 +134,7 @@ class Known:
         return found.gist_params(self._of(found)).drop_unused_params()
 
     def _of(self, found: _Relation) -> Set:
-        """The context projected onto the parameters of `found`."""
+        """Return the context projected onto the parameters of `found`."""
         count = found.dim(isl.dim_type.param)
         names = frozenset(str(found.get_dim_name(isl.dim_type.param, i)) for i in range(count))
         if names not in self._parts:

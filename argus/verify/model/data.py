@@ -34,14 +34,14 @@ class Data:
                 self._writers.setdefault(obj, []).append(site)
 
     def bounds(self, site: Site) -> Iterator[tuple[For, Expr, Expr]]:
-        """The loops around a site with the values that their bounds had when the loop began."""
+        """Yield the loops around a site with the values that their bounds had when the loop began."""
         for depth, loop in enumerate(site.loops):
             inside = partial(_in_loop, loop)
             start, stop = (self._named(e, f"before loop {depth}", inside) for e in (loop.start, loop.stop))
             yield loop, start, stop
 
     def guards(self, site: Site) -> list[Expr]:
-        """The conditions of the branches around a site, with the values they had when the branch was taken."""
+        """Return the conditions of the branches around a site, with the values they had when the branch was taken."""
         return [
             self._named(guard, f"before branch {depth}", partial(self._since_branch, site, guard))
             for depth, guard in enumerate(site.guards)
@@ -89,7 +89,8 @@ class Data:
         yield from map(self.solver.condition, facts(self.kernel, tuple(uses.found.values())))
 
     def _fact(self, site: Site, elem: Elem) -> z3.BoolRef | None:
-        """The fact about a register whose only writer runs earlier in the same iteration and is arithmetic or a load.
+        """Return the fact about a register whose only writer runs earlier in the same iteration and is arithmetic or a
+        load.
 
         None if there is no such writer.
         """
@@ -150,7 +151,7 @@ class Data:
 
 
 def evaluated(sites: tuple[Site, ...]) -> Iterator[tuple[Site, Expr]]:
-    """The integer expressions of each site that proofs assume to be exact, masked or not.
+    """Yield the integer expressions of each site that proofs assume to be exact, masked or not.
 
     These are all expressions that addresses, masks, branches and bounds are computed from.
     """
@@ -174,7 +175,7 @@ def evaluated(sites: tuple[Site, ...]) -> Iterator[tuple[Site, Expr]]:
 
 
 def counted(sites: tuple[Site, ...]) -> Iterator[tuple[Site, Expr]]:
-    """The values, or parts of values, that each site computes from sizes and places alone.
+    """Yield the values, or parts of values, that each site computes from sizes and places alone.
 
     They must be exact, whatever type they are converted to. Values computed from data are left to specifications.
     """
@@ -185,7 +186,7 @@ def counted(sites: tuple[Site, ...]) -> Iterator[tuple[Site, Expr]]:
 
 
 def partly_defined(site: Site) -> Iterator[Op]:
-    """The integer operations of a site, on data or indices, that have no result for some operands."""
+    """Yield the integer operations of a site, on data or indices, that have no result for some operands."""
     stmt = site.stmt
     if isinstance(stmt, (Tag, AssertTags, Spec)):
         return

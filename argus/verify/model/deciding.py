@@ -15,7 +15,7 @@ _DECIDES = frozenset({"lt", "le", "gt", "ge", "eq", "ne", "minimum", "maximum"})
 
 
 def deciding(kernel: Kernel) -> frozenset[Param | ProgramId]:
-    """The parameters and program ids on which a loop's bounds, a comparison, a minimum or a maximum depends."""
+    """Return the parameters and program ids on which a loop's bounds, a comparison, a minimum or a maximum depends."""
     found: set[Param | ProgramId] = set()
 
     def note(expr: Expr) -> None:

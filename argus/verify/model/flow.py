@@ -28,7 +28,7 @@ class Flow:
 
 
 def sink_name(site: Site, number: int) -> str:
-    """The name of a read's instance space."""
+    """Return the name of a read's instance space."""
     return f"R{site.index}_{number}"
 
 
@@ -73,7 +73,8 @@ def data_flow(model: Model, accesses: list[Cells], clobbers: list[Cells]) -> Flo
 
 
 def _within_program(pairs: UnionMap) -> UnionMap:
-    """The pairs of instances in the same program of the block: their first counter, the program number, is equal."""
+    """Return the pairs of instances in the same program of the block: their first counter, the program number, is
+    equal."""
     result = empty_map()
     for part in map_parts(pairs):
         result = result.union(part.equate(isl.dim_type.in_, 0, isl.dim_type.out, 0).to_union_map())

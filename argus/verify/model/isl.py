@@ -138,7 +138,7 @@ def with_parameters(points: Set, names: Mapping[str, str]) -> Set:
 
 
 def point(values: Iterable[int]) -> Set:
-    """The set of one point, without a name."""
+    """Return the unnamed set of one point."""
     numbers = tuple(values)
     found = Set.universe(isl.Space.set_alloc(isl.DEFAULT_CONTEXT, 0, len(numbers)))
     for position, value in enumerate(numbers):
@@ -162,7 +162,7 @@ def same_group(size: int) -> Map:
 
 
 def unequal(space: isl.Space) -> Map:
-    """The pairs of two different points of a set's space."""
+    """Return the pairs of two different points of a set's space."""
     return isl.Map.lex_lt(space).union(isl.Map.lex_gt(space))
 
 
@@ -175,31 +175,32 @@ def without_last(space: isl.Space, name: str, count: int) -> Map:
 
 
 def empty_set() -> UnionSet:
-    """The empty union set."""
+    """Return the empty union set."""
     return isl.UnionSet("{ }")
 
 
 def empty_map() -> UnionMap:
-    """The empty union map."""
+    """Return the empty union map."""
     return isl.UnionMap("{ }")
 
 
 def set_parts(union: UnionSet) -> list[Set]:
-    """The non-empty sets of a union, one for each space."""
+    """Return the non-empty sets of a union, one for each space."""
     listed = union.get_set_list()
     parts = [listed.get_at(i) for i in range(listed.n_set())]
     return [part for part in parts if not part.is_empty()]
 
 
 def map_parts(union: UnionMap) -> list[Map]:
-    """The non-empty maps of a union, one for each space."""
+    """Return the non-empty maps of a union, one for each space."""
     listed = union.get_map_list()
     parts = [listed.get_at(i) for i in range(listed.n_map())]
     return [part for part in parts if not part.is_empty()]
 
 
 def smallest(candidates: Set) -> Point:
-    """A small point of a non-empty set: each parameter in order is as small as possible, then each coordinate."""
+    """Return a small point of a non-empty set: each parameter in order is as small as possible, then each coordinate.
+    """
     name = candidates.get_tuple_name() or ""
     for position in reversed(range(candidates.dim(isl.dim_type.param))):
         if not candidates.involves_dims(isl.dim_type.param, position, 1):

@@ -107,7 +107,7 @@ class Site:
 
 
 def sites(kernel: Kernel) -> tuple[Site, ...]:
-    """All statements of an explicit kernel in program order, `For`, `If` and `Roles` included."""
+    """Return all statements of an explicit kernel in program order, `For`, `If` and `Roles` included."""
     return tuple(_Walk().block(kernel.body, None, (), (), ()))
 
 
@@ -187,7 +187,7 @@ class _Walk:
 
 
 def _own_turn(programs: Programs) -> Expr:
-    """The condition that the current program is one that the role runs."""
+    """Return the condition that the current program is one that the role runs."""
     return op("eq", op("mod", LoopVar(PROGRAM), Const(programs.turns)), Const(programs.turn))
 
 
@@ -207,13 +207,13 @@ Step = tuple[str, int]
 
 
 def _met(bodies: tuple[Body, ...]) -> frozenset[str]:
-    """The named barriers at which several roles wait for each other."""
+    """Return the named barriers at which several roles wait for each other."""
     waiting = Counter(name for body in bodies for name in {s.barrier for s in body if isinstance(s, BarrierSync)})
     return frozenset(name for name, roles in waiting.items() if roles > 1)
 
 
 def _steps(body: Body, met: frozenset[str]) -> Iterator[tuple[int, Step]]:
-    """The steps of a role's body, each with the index of its statement."""
+    """Yield the steps of a role's body, each with the index of its statement."""
     done: Counter[str] = Counter()
     for number, stmt in enumerate(body):
         name = "" if isinstance(stmt, For | Programs) else stmt.barrier if isinstance(stmt, BarrierSync) else None
@@ -223,7 +223,7 @@ def _steps(body: Body, met: frozenset[str]) -> Iterator[tuple[int, Step]]:
 
 
 def _levels(bodies: tuple[Body, ...]) -> dict[Step, int]:
-    """Number the steps so that the numbers increase in every role. If meetings make that impossible, number the loops
+    """Number the steps such that the numbers increase in every role. If meetings make that impossible, number the loops
     alone."""
     for met in (_met(bodies), frozenset[str]()):
         programs = [[step for _, step in _steps(body, met)] for body in bodies]
@@ -240,7 +240,7 @@ def _levels(bodies: tuple[Body, ...]) -> dict[Step, int]:
 
 
 def _of_step(bodies: tuple[Body, ...], step: Step) -> tuple[Body, ...]:
-    """The bodies of the loops that the roles run as one step."""
+    """Return the bodies of the loops that the roles run as one step."""
     found = [{s: number for number, s in _steps(body, frozenset())} for body in bodies]
     inner = (body[numbers[step]] for body, numbers in zip(bodies, found, strict=True) if step in numbers)
     return tuple(s.body for s in inner if isinstance(s, For | Programs))
@@ -295,14 +295,15 @@ def is_collective(site: Site) -> bool:
 
 
 def _extents(stmt: Stmt) -> tuple[int, ...]:
-    """The extents of a statement's elements; () if it has none, or is the tag of a tensor, whose extents are sizes."""
+    """Return the extents of a statement's elements; () if it has none, or is the tag of a tensor, whose extents are
+    sizes."""
     shape = getattr(stmt, "shape", ())
     fixed = [int(e.value) if isinstance(e, Const) else e for e in shape]  # the extents of a tile's tag are constants
     return tuple(e for e in fixed if isinstance(e, int)) if all(isinstance(e, int) for e in fixed) else ()
 
 
 def tagged_elements(stmt: Stmt) -> tuple[Elem, ...]:
-    """The elements whose tags a statement reads, in the order in which they are mentioned."""
+    """Return the elements whose tags a statement reads, in the order in which they are mentioned."""
     found: list[Elem] = []
 
     def term(value: object) -> None:
@@ -329,7 +330,7 @@ def tagged_elements(stmt: Stmt) -> tuple[Elem, ...]:
 
 
 def tag_reads(stmt: Stmt) -> tuple[Relation, ...]:
-    """The access relations of `tagged_elements(stmt)`, in the same order."""
+    """Return the access relations of `tagged_elements(stmt)`, in the same order."""
     shape = _extents(stmt)
     where = getattr(stmt, "where", None)
     return tuple(
@@ -398,7 +399,8 @@ def loaded(sites: tuple[Site, ...], every: tuple[Site, ...] = ()) -> dict[Access
 
 
 def _place(sites: tuple[Site, ...], src: Access) -> str:
-    """A name for a place at a fixed index that the kernel never writes, the same for all loads; "" for other places."""
+    """Return a name for a place at a fixed index that the kernel never writes, the same for all loads, or "" for other
+    places."""
     constant = all(map(is_launch_constant, src.index))
     written = any(a.obj == src.obj and a.mode is not Mode.READ for site in sites for a in site.accesses)
     return f"{src.obj}[{', '.join(map(print_expr, src.index))}]" if constant and not written else ""
@@ -442,7 +444,7 @@ def _reads_loaded(expr: Expr) -> bool:
 
 
 def least(names: Mapping[Expr, Param]) -> Iterator[Expr]:
-    """The simple properties of `block_bounds`: a maximum is at least each of its operands, a minimum at most."""
+    """Yield the simple properties of `block_bounds`: a maximum is at least each of its operands, a minimum at most."""
     for expr, name in names.items():
         match expr:
             case Op(op="minimum" | "maximum" as way, args=args):

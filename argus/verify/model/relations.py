@@ -144,7 +144,8 @@ class Model:
         return tuple(f"c{axis}" for axis in range(rank))
 
     def varying(self, cells: Map) -> list[str]:
-        """The parameters on which `cells` depends, other than program ids, that may differ from block to block."""
+        """Return the parameters on which `cells` depends, other than program ids, that may differ from block to block.
+        """
         parameters = self.translator.parameters.items()
         differ = [n for n, e in parameters if not isinstance(e, ProgramId) and differs_by_block(e)]
         return [name for name in differ if involves(cells, (name,))]
@@ -156,11 +157,11 @@ class Model:
         return self.translator.map(text)
 
     def when(self, condition: Expr) -> Set:
-        """The parameters for which a condition holds."""
+        """Return the parameters for which a condition holds."""
         return self.parse_set(f"{{ : {self.translator.condition(condition, ())} }}")
 
     def where(self, site: Site, condition: Expr) -> Set:
-        """The instances of a site at which a condition holds, whether they run or not."""
+        """Return the instances of a site at which a condition holds, whether they run or not."""
         coords = self.coords(len(site.shape))
         text = self.translator.condition(self.resolve(site, condition), coords)
         return self.parse_set(f"{{ {self.tuple_text(site, coords)} : {text} }}")
@@ -185,7 +186,7 @@ class Model:
         return self._domains[site.index]
 
     def bare_domain(self, site: Site) -> tuple[Set, bool, str]:
-        """`domain` without the context: for any value of the parameters."""
+        """Return `domain` without the context: for any value of the parameters."""
         if site.index not in self._bare:
             self._bare[site.index] = self._make_domain(site)
         return self._bare[site.index]
@@ -209,11 +210,12 @@ class Model:
         return self.instances(dims, conditions).set_tuple_name(site.name), exact, reason
 
     def in_program(self, expr: Expr) -> Expr:
-        """The form in which the model uses a bound or a branch's condition; `window` overrides it."""
+        """Return the form in which the model uses a bound or a branch's condition; `window` overrides it."""
         return expr
 
     def instances(self, dims: str, conditions: Sequence[str]) -> Set:
-        """The points of a tuple that satisfy some conditions; cached, since neighbouring statements share them."""
+        """Return the points of a tuple that satisfy some conditions; cached, since neighbouring statements share them.
+        """
         text = f"{{ {dims} : {' and '.join(conditions) or 'true'} }}"
         if text not in self._parsed:
             self._parsed[text] = self.parse_set(text)
@@ -241,14 +243,14 @@ class Model:
     # ------------------------------------------------------------------ rings
 
     def _nest(self, site: Site, name: str) -> tuple[For, ...]:
-        """The loops around a site, down to the one that counts `name`."""
+        """Return the loops around a site, down to the one that counts `name`."""
         for depth, loop in enumerate(site.loops):
             if loop.counter is not None and loop.counter.name == name:
                 return site.loops[: depth + 1]
         raise NonAffine(f"the running count '{name}' is used outside of its loop")
 
     def ring_place(self, site: Site, index: Expr) -> RingPlace | None:
-        """The place that an index names in a ring counted through nested loops; None for other indices."""
+        """Return the place that an index names in a ring counted through nested loops, or None for other indices."""
         place = place_in_ring(index)
         if place is None or place.counter not in self.translator.counts:
             return None
@@ -258,11 +260,12 @@ class Model:
         return place
 
     def count(self, site: Site, place: RingPlace) -> Count:
-        """The trips over which the count of a ring runs."""
+        """Return the trips over which the count of a ring runs."""
         return self.count_of(site, self._nest(site, place.counter))
 
     def count_of(self, site: Site, nest: tuple[For, ...]) -> Count:
-        """The trips of the loops of `nest`, the outermost loops around a site. Raises `NonAffine` in a branch."""
+        """Return the trips of the loops of `nest`, the outermost loops around a site. Raises `NonAffine` in a branch.
+        """
         loop = next(s for s in self.sites if s.stmt is nest[-1] and s.role is site.role and s.loops == nest[:-1])
         if loop.index not in self._counts:
             if len(loop.guards) > int(turns(loop.role) > 1):
@@ -293,7 +296,8 @@ class Model:
         return self.parse_map(f"{{ {self.tuple_text(site, coords)} -> [{', '.join(self._trip(site, nest))}] }}")
 
     def _ring_size(self, obj: str) -> int | None:
-        """The number of buffers of a shared tile that is a ring counted through nested loops; None for other tiles."""
+        """Return the number of buffers of a shared tile that is a ring counted through nested loops, or None for other
+        tiles."""
         for site in self.sites:
             for relation in (*site.accesses, *site.tag_reads):
                 place = self.ring_place(site, relation.index[0]) if relation.obj == obj and relation.index else None
@@ -323,7 +327,7 @@ class Model:
         return named.set_tuple_name(isl.dim_type.out, identifier(obj))
 
     def guard_text(self, site: Site, guard: Expr, coords: tuple[str, ...]) -> str:
-        """A branch condition for an element, as isl text.
+        """Return a branch condition for an element, as isl text.
 
         A condition on the thread becomes a condition on the thread that holds the element.
         """
@@ -345,7 +349,8 @@ class Model:
     # ------------------------------------------------------------------ accesses
 
     def cells(self, site: Site, number: int) -> Cells:
-        """The access `site.accesses[number]`, with instances named `S<site>`; tag reads are numbered after those."""
+        """Return the access `site.accesses[number]`, with instances named `S<site>`; tag reads are numbered after
+        those."""
         key = (site.index, number)
         if key not in self._cells:
             self._cells[key] = self._make_cells(site, number)
@@ -418,7 +423,7 @@ class Model:
         return f"0 <= x{axis} < {upper}"
 
     def accesses_of(self, obj: str, tags: bool = False) -> list[Cells]:
-        """Every access to a memory object, in program order; with `tags`, also the reads of tag statements."""
+        """Return every access to a memory object, in program order; with `tags`, also the reads of tag statements."""
         return [
             self.cells(site, number)
             for site in self.sites
@@ -436,7 +441,7 @@ class Model:
         return [n for n, (a, b) in self._spans.items() if n != obj and a < high and low < b]
 
     def clobbers(self, obj: str) -> list[Cells]:
-        """The writes to tiles that share bytes with `obj`, as writes that may touch every cell of `obj`."""
+        """Return the writes to tiles that share bytes with `obj`, as writes that may touch every cell of `obj`."""
         result = []
         if obj in self._rings and self.aliases(obj):
             raise NonAffine(f"'{obj}' is a ring of buffers, and other tiles share its bytes")
@@ -465,10 +470,10 @@ class Model:
         return self._schedules[site.index]
 
     def _ran(self, site: Site) -> Set:
-        """The iterations S[loop counters] that a site runs.
+        """Return the iterations S[loop counters] that a site runs.
 
-        The set leaves out constraints that the context implies, and has only the parameters on which it depends.
-        It is cached, since neighbouring statements share it.
+        The set leaves out constraints that the context implies, and has only the parameters on which it depends. It is
+        cached, since neighbouring statements share it.
         """
         bare, _, _ = self.bare_domain(site)
         key = (self._text[site.index], len(site.shape))
@@ -506,7 +511,7 @@ class Model:
         return found
 
     def _by_program(self, cells: Map) -> list[int]:
-        """The positions of parameters that depend on the program."""
+        """Return the positions of parameters that depend on the program."""
         parameters = self.translator.parameters.items()
         found = [cells.find_dim_by_name(isl.dim_type.param, n) for n, e in parameters if differs_by_block(e)]
         return [position for position in found if position >= 0]
@@ -520,7 +525,7 @@ class Model:
         return self._clocks[site.index]
 
     def times(self, site: Site) -> Set:
-        """The set of times at which a site runs."""
+        """Return the set of times at which a site runs."""
         return self.iteration_schedule(site).range()
 
     def before(self, strict: bool = True) -> Map:
@@ -541,11 +546,11 @@ class Model:
 
 
 def _before_first(trips: Set, number: int) -> Set:
-    """A point that stands for the trip `number` before the first one of `trips`."""
+    """Return a point that stands for the trip `number` before the first one of `trips`."""
     return point((-number, *[0] * (trips.dim(isl.dim_type.set) - 1)))
 
 
 def byte_span(tile: Shared) -> tuple[int, int]:
-    """The range of bytes of the block's shared memory that a tile occupies, as (start, end), end excluded."""
+    """Return the range of bytes of the block's shared memory that a tile occupies, as (start, end), end excluded."""
     assert tile.layout is not None and tile.offset is not None
     return tile.offset, tile.offset + int(tile.layout.cosize()) * tile.dtype.bytes

@@ -24,7 +24,7 @@ def times(sites: tuple[Site, ...]) -> dict[int, Position]:
 
 
 def _once(sites: tuple[Site, ...]) -> set[str]:
-    """The variables of loops that run only one iteration, with the value 0."""
+    """Return the variables of loops that run only one iteration, each with the value 0."""
     loops = [loop for site in sites for loop in site.loops]
     return {loop.var for loop in loops} - {loop.var for loop in loops if not _runs_once(loop)}
 
@@ -59,7 +59,7 @@ def _numbered(positions: Mapping[int, Position]) -> dict[int, Position] | None:
 
 
 def _places(position: Position) -> tuple[int, ...]:
-    """The places of a position before its first counter."""
+    """Return the places of a position before its first counter."""
     places = []
     for part in position:
         if isinstance(part, str):

@@ -50,7 +50,7 @@ class Solver:
     # ------------------------------------------------------------------ translation
 
     def integer(self, expr: Expr) -> z3.ArithRef:
-        """The integer value of an expression."""
+        """Return the integer value of an expression."""
         match expr:
             case Const(value=value):
                 return z3.IntVal(int(value))
@@ -67,7 +67,8 @@ class Solver:
         return self.atoms[expr]
 
     def _operator(self, expr: Op) -> z3.ArithRef:
-        """The result of an operation, reduced modulo 2^bits if its type is modular and the result may leave it."""
+        """Return the result of an operation, reduced modulo 2^bits if its type is modular and the result may leave it.
+        """
         result = self._unbounded(expr)
         return result % z3.IntVal(2**expr.dtype.bits) if expr.dtype.modular and expr.op in LEAVING else result
 
@@ -118,13 +119,14 @@ class Solver:
         return quotient if expr.op == "floordiv" else a - b * quotient
 
     def _bitwise(self, expr: Op, a: z3.ArithRef, mask: int) -> z3.ArithRef:
-        """`x op mask` for a constant mask >= 0. Quotients round down, so a negative x has its two's complement bits."""
+        """Return `x op mask` for a constant mask >= 0. Quotients round down, so a negative x has its two's complement
+        bits."""
         bits = [(1 << n, (a / (1 << n)) % 2) for n in range(mask.bit_length()) if mask >> n & 1]
         common = z3.Sum([z3.IntVal(0), *(weight * bit for weight, bit in bits)])
         return {"and": common, "or": a + mask - common, "xor": a + mask - 2 * common}[expr.op]
 
     def condition(self, expr: Expr) -> z3.BoolRef:
-        """The truth of a boolean expression; data-dependent parts are unconstrained."""
+        """Return the truth of a boolean expression; data-dependent parts are unconstrained."""
         match expr:
             case Const(value=value):
                 return z3.BoolVal(bool(value))
@@ -209,7 +211,7 @@ def checked(solver: z3.Solver, limit: int, work: Work) -> z3.CheckSatResult:
 
 
 def _units(solver: z3.Solver) -> int:
-    """The resource units that Z3 has used so far in this process."""
+    """Return the resource units that Z3 has used so far in this process."""
     found = solver.statistics()
     context, last = found.ctx.ref(), len(found) - 1
     for at in range(last, -1, -1):

@@ -92,7 +92,7 @@ class Uses:
 
 
 def certain(kernel: Kernel, sites: tuple[Site, ...]) -> tuple[Use, ...]:
-    """The numbers that every block loads once, unconditionally. `bounds` checks that their places exist."""
+    """Return the numbers that every block loads once, unconditionally. `bounds` checks that their places exist."""
     always = tuple(s for s in sites if not s.guards)
     return tuple(
         Use(place.obj, place.index, Param(name, kernel.object(place.obj).dtype))
@@ -139,7 +139,7 @@ def programs(kernel: Kernel) -> Iterator[Expr]:
 
 
 def facts(kernel: Kernel, uses: Sequence[Use]) -> Iterator[Expr]:
-    """The declared facts about index tensors, stated for the numbers that are used."""
+    """Yield the declared facts about index tensors, stated for the numbers that are used."""
     for use in uses:
         yield from (_where((use,), fact) for fact in _alone(kernel, use))
         if use.mask is not None and use.other is not None:
@@ -167,7 +167,7 @@ def _alone(kernel: Kernel, use: Use) -> Iterator[Expr]:
 
 
 def _together(kernel: Kernel, one: Use, other: Use) -> Iterator[Expr]:
-    """The facts about two numbers of one tensor."""
+    """Yield the facts about two numbers of one tensor."""
     same = conjunction([op("eq", i, j) for i, j in zip(one.index, other.index, strict=True)])
     equal = op("eq", one.value, other.value)
     yield equal if same is None else op("or", op("not", same), equal)

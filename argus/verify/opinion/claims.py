@@ -124,7 +124,7 @@ def _side(a: Union, result: Union, side: int) -> Formulas:
 
 
 def _shadow(part: Pieces, of: Value, side: int) -> z3.BoolRef:
-    """The formula that some element is on the other side: its coordinates become existential integers."""
+    """Return the formula that an element on the other side exists: its coordinates become existential integers."""
     return disjunction([exact(c.projected("out" if side == 0 else "in"), of) for c in part.conjunctions])
 
 
@@ -174,7 +174,7 @@ def _extreme(a: Union, result: Union, least: bool) -> Formulas:
 
 
 def _before(first: list[z3.ArithRef], second: list[z3.ArithRef]) -> z3.BoolRef:
-    """The formula that `first` comes before `second` in lexicographic order."""
+    """Return the formula that `first` precedes `second` in lexicographic order."""
     return disjunction(
         [z3.And(a < b, *(c == d for c, d in zip(first[:i], second[:i], strict=True)))
          for i, (a, b) in enumerate(zip(first, second, strict=True))]

@@ -35,7 +35,7 @@ class Row:
     constant: int
 
     def value(self, of: Value) -> z3.ArithRef:
-        """The form as a term of Z3."""
+        """Return the linear form as a Z3 term."""
         scaled = [of(v) if c == 1 else c * of(v) for v, c in self.terms.items()]
         parts = [*scaled, *([z3.IntVal(self.constant)] if self.constant or not scaled else [])]
         return parts[0] if len(parts) == 1 else z3.Sum(parts)
@@ -97,7 +97,7 @@ class Conjunction:
         return Conjunction(tuple(map(row, self.equal)), tuple(map(row, self.least)), quotients, tuple(divs))
 
     def formula(self, of: Value) -> z3.BoolRef:
-        """The conjunction with a fresh constant for each unnamed integer; it must not be negated."""
+        """Return the conjunction with a fresh constant for each unnamed integer. The result must not be negated."""
         fresh = {d: z3.FreshInt("e") for d in self.divs if d not in self.quotients}
         value = Values(of, self.quotients, fresh)
         return conjunction(
@@ -123,12 +123,12 @@ class Values:
 
 
 def conjunction(parts: list[z3.BoolRef]) -> z3.BoolRef:
-    """The conjunction of `parts`."""
+    """Return the conjunction of `parts`."""
     return z3.And(parts) if parts else z3.BoolVal(True)
 
 
 def disjunction(parts: list[z3.BoolRef]) -> z3.BoolRef:
-    """The disjunction of `parts`."""
+    """Return the disjunction of `parts`."""
     return z3.Or(parts) if parts else z3.BoolVal(False)
 
 

@@ -48,7 +48,7 @@ class Reading:
     # ------------------------------------------------------------------ conditions
 
     def holds(self, formula: z3.BoolRef) -> Set:
-        """The set of points at which a formula holds."""
+        """Return the set of points at which a formula holds."""
         if formula.get_id() not in self._sets:
             self._kept.append(formula)
             self._sets[formula.get_id()] = self._condition(formula)

@@ -82,7 +82,7 @@ def finished(model: Model, ordering: Ordering) -> list[Finding]:
 
 
 def _awaited(model: Model, site: Site, ordering: Ordering) -> list[Map]:
-    """The times at which a bulk store counts as awaited.
+    """Return the times at which a bulk store counts as awaited.
 
     It counts when it has read its source, if its own program waits for that: the next program may belong to another
     block. It also counts when its group was closed, if the role waits for all of its stores after its programs.

@@ -178,7 +178,8 @@ class Ordering:
         return first(done.intersect_range(waits).union(self.knowledge.next_after(done, waits)))
 
     def _waits(self, kind: type[Stmt], order: Order) -> list[WaitGroup | MmaWait | BulkWait]:
-        """The distinct waits for accesses of an ordering class, sorted by the number of groups they leave pending."""
+        """Return the distinct waits for accesses of an ordering class, sorted by the number of groups they leave
+        pending."""
         found: dict[Stmt, None] = {}
         for site in self.model.sites:
             only_reads = isinstance(site.stmt, BulkWait) and site.stmt.read and order is Order.BULK_WRITE
@@ -220,19 +221,20 @@ class Ordering:
     # ------------------------------------------------------------------ questions
 
     def in_turn(self, pairs: Map, first: Site, second: Site) -> Map:
-        """The pairs {iteration of first -> iteration of second} in which the second is later in the schedule."""
+        """Return the pairs {iteration of first -> iteration of second} in which the second is later in the schedule."""
         return pairs.intersect(self._precedes(self.model.clock(first), second))
 
     def unordered(self, pairs: Map, first: Site, second: Site, order: Order) -> Map:
-        """The pairs {iteration of first -> iteration of second} that nothing orders between threads."""
+        """Return the pairs {iteration of first -> iteration of second} that nothing orders between threads."""
         return self._not_after(pairs, first, second, self.released(first, order, second.role))
 
     def uncompleted(self, pairs: Map, first: Site, second: Site, order: Order) -> Map:
-        """The pairs in schedule order at which the asynchronous first access is not complete for its own thread."""
+        """Return the pairs in schedule order at which the asynchronous first access is not complete for its own thread.
+        """
         return self._not_after(self.in_turn(pairs, first, second), first, second, (self.completed(first, order),))
 
     def unfenced(self, pairs: Map, first: Site, second: Site) -> Map:
-        """The pairs {iteration of first -> later iteration of second} without an `MmaFence` between them."""
+        """Return the pairs {iteration of first -> later iteration of second} without an `MmaFence` between them."""
         pairs = self.in_turn(pairs, first, second)
         if pairs.is_empty():
             return pairs
@@ -243,7 +245,8 @@ class Ordering:
         return self._not_after(pairs, first, second, (_of(first, self._fenced[like.index]),))
 
     def without_proxy_fence(self, pairs: Map, first: Site, second: Site, order: Order) -> Map:
-        """The pairs {ordinary access of first -> later asynchronous one of second} with no fence between the proxies.
+        """Return the pairs {ordinary access of first -> later asynchronous one of second} with no fence between the
+        proxies.
 
         Either the thread of the first access makes the fence, before the synchronisation that orders the two. Or the
         threads of the second access make it, after that synchronisation (PTX ISA, fence.proxy.async).
@@ -255,7 +258,7 @@ class Ordering:
         return self._not_after(pairs, first, second, chain(before, after))
 
     def invisible(self, initialisation: Site, use: Site) -> Set:
-        """The iterations in which a use of an mbarrier may not see the initialisation.
+        """Return the iterations in which a use of an mbarrier may not see the initialisation.
 
         In them, no fence that the initialising thread made after the initialisation is known to come before the use.
         """
@@ -265,7 +268,7 @@ class Ordering:
         return late
 
     def before_start(self, uses: Set, role: Role, use: Site) -> Set:
-        """The iterations in `uses` at which the role of `use` may not know of anything that `role` did."""
+        """Return the iterations in `uses` at which the role of `use` may not know of anything that `role` did."""
         assert use.role is not None
         space = self.later.get_space().domain()
         start = isl.Set.universe(space).fix_val(isl.dim_type.set, 0, -1)
@@ -278,7 +281,8 @@ class Ordering:
         return uses
 
     def _not_after(self, pairs: Map, first: Site, second: Site, ways: Iterable[Map]) -> Map:
-        """The pairs {iteration of first -> iteration of second} for which no way from first ends before second.
+        """Return the pairs {iteration of first -> iteration of second} for which no chain of synchronisation from first
+        ends before second.
 
         In a window of programs, if there are any pairs, second may also come after the window. So the iterations of
         first in the first program of the window from which no way ends in the window are paired with all of second.

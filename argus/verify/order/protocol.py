@@ -71,7 +71,7 @@ class Protocol:
     # ------------------------------------------------------------------ reading the protocol
 
     def _named_barriers(self) -> list[Mbarrier]:
-        """The named barriers whose users agree on the number of threads, as mbarriers that count warps."""
+        """Return the named barriers whose users agree on the number of threads, as mbarriers that count warps."""
         uses: dict[str, list[Site]] = {}
         for site in self.model.sites:
             if isinstance(site.stmt, BarrierSync | BarrierArrive):
@@ -149,7 +149,8 @@ class Protocol:
     # ------------------------------------------------------------------ waits
 
     def _wait(self, ring: Ring, site: Site, keys: Map) -> Wait | None:
-        """The phases that a wait waits for, derived from its uses and its parity; None if the parity is wrong."""
+        """Return the phases that a wait awaits, derived from its uses and its parity, or None if the parity is wrong.
+        """
         stmt = site.stmt
         assert isinstance(stmt, MbarrierWait)
         data = Wait(site, stmt.barrier, keys, keys.apply_range(ring.previous.reverse()))
@@ -177,7 +178,7 @@ class Protocol:
         return None
 
     def _meeting(self, ring: Ring, arrival: Event) -> Wait:
-        """The wait of a role for the phase of a named barrier in which it arrived."""
+        """Return the wait of a role for the phase of a named barrier in which the role arrived."""
         following = arrival.keys.apply_range(ring.previous.reverse())
         return Wait(arrival.site, arrival.barrier, arrival.keys, following)
 

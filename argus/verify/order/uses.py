@@ -96,7 +96,8 @@ class Uses:
         return result
 
     def team(self, site: Site) -> str:
-        """The name of the role that uses a barrier, or the names of roles that take turns and act as one role."""
+        """Return the name of the role that uses a barrier, or the names of roles that take turns and act as one role.
+        """
         if site.role is None:
             return ""
         number = turns(site.role)
@@ -186,7 +187,7 @@ def is_named(site: Site) -> bool:
 
 
 def _trip_before(depth: int, number: int) -> Set:
-    """The trip `number` before the first one."""
+    """Return the trip `number` before the first one."""
     return point((-number, *[0] * (depth - 1)))
 
 

@@ -107,7 +107,8 @@ def alone(kernel: Kernel) -> Kernel:
 
 
 def _candidates(kernel: Kernel) -> list[tuple[str, ...]]:
-    """Names of roles of one block with equal numbers of warps and equal kinds of statements, apart from turns."""
+    """Return the names of roles of one block that have equal numbers of warps and, apart from turns, equal kinds of
+    statements."""
     kinds: dict[object, list[str]] = {}
     for role in _roles(kernel):
         steps = tuple(type(s) for s in walk(role.body) if not isinstance(s, BarrierArrive))
@@ -135,7 +136,7 @@ class _Alike:
         self._dropped: Counter[str] = Counter()  # bytes that the other roles' own copies bring, by shared mbarrier
 
     def kernel(self) -> Kernel:
-        """The kernel in which the first of the roles stands for all of them."""
+        """Return the kernel in which the first of the roles stands for all of them."""
         kernel = self._kernel
         for role in self._alike:
             self._check(role)
@@ -229,7 +230,7 @@ class _Alike:
         return self._count if owner is None else owner
 
     def _owner_of(self, stmt: Stmt) -> int | None:
-        """The number of the role whose own objects a statement names; None if it names none."""
+        """Return the number of the role whose own objects a statement names, or None if it names none."""
         owners = {self._owner[name] for name in _names(stmt) if name in self._owner}
         if len(owners) > 1:
             raise Unlike
@@ -379,7 +380,8 @@ def _placed(declared: _Object, name: str) -> _Object:
 
 
 def _names(stmt: Stmt) -> list[str]:
-    """The memory objects and mbarriers that a statement names, in order, without those in its body."""
+    """Return the memory objects and mbarriers that a statement names, in order. Its nested statements are not included.
+    """
     found: list[str] = []
 
     def note(access: Access) -> Access:

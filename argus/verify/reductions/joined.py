@@ -104,7 +104,7 @@ def _joinable(kernel: Kernel, sizes: _Sizes) -> tuple[Tensor, int, int] | None:
 
 
 def _places(kernel: Kernel, name: str) -> Iterator[Index]:
-    """The places of a tensor that statements and specifications name."""
+    """Yield the places of a tensor that occur in statements and specifications."""
     found: list[Index] = []
 
     def look(access: Access) -> Access:
@@ -181,7 +181,7 @@ def _of_whole(value: SpecTerm, rank: int, i: int, j: int, width: Expr) -> SpecTe
 
 
 def _within(value: SpecTerm) -> Iterator[Expr]:
-    """Every expression in a specified term, and every part of these."""
+    """Yield every expression in a specified term, and every sub-expression of these."""
     found: list[Expr] = []
 
     def look(expr: Expr) -> Expr:

@@ -96,7 +96,7 @@ def without_turns(kernel: Kernel, names: Sequence[str]) -> Kernel:
 
 
 def _turn(role: Role, last: bool, warp_size: int, arrived: Container[str]) -> _Turn | None:
-    """The only turn of a role; None if there is no such turn.
+    """Return the only turn of a role, or None if the role has no turn or several.
 
     The role uses named barriers for nothing else, and does not wait in the turn at mbarriers in `arrived`.
     """

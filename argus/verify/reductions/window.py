@@ -77,7 +77,7 @@ class Window(Model):
         return replace(expr, args=tuple(map(self.in_program, expr.args))) if isinstance(expr, Op) else expr
 
     def instances(self, dims: str, conditions: Sequence[str]) -> Set:
-        """The points of a tuple in each program of the window, under conditions on that program's own values."""
+        """Return the points of a tuple in each program of the window, under conditions on that program's own values."""
         if counter(PROGRAM) not in dims:
             return super().instances(dims, conditions)
         inside = [*conditions, f"{counter(PROGRAM)} < {self.programs}"]
@@ -98,7 +98,7 @@ class Window(Model):
 
 
 def _choices(expr: Expr) -> tuple[Expr, ...]:
-    """The alternatives of the `where` choices that an expression consists of."""
+    """Return the alternatives of the `where` choices that an expression consists of."""
     if isinstance(expr, Op) and expr.op == "where":
         return (*_choices(expr.args[1]), *_choices(expr.args[2]))
     return (expr,)

@@ -100,7 +100,7 @@ def _touched(comparison: Comparison, site: Site, number: int) -> UnionMap:
 
 
 def _places(comparison: Comparison, spec: Spec) -> UnionSet:
-    """All elements of the output."""
+    """Return all elements of the output."""
     model = comparison.model
     shape = next(t.shape for t in model.kernel.tensors if t.name == spec.output)
     dims = [f"v{axis}" for axis in range(len(shape))]

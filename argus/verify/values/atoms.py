@@ -125,7 +125,7 @@ class Atoms(Products):
         self.match(mine.no, no, scope)
 
     def _collected(self, term: Term, path: UnionMap) -> list[Summand]:
-        """A term as a sum of products with equal ones added up."""
+        """Return a term as a sum of products in which equal products are added up."""
         groups: list[Group] = []
         for s in self.exponentials.sum(term, path):
             self.join(groups, s, Scope(path, path), False, "add")

@@ -58,7 +58,7 @@ class Comparison(Atoms):
         self._matched: dict[tuple[int, int, Without | None, bool], _Matched] = {}
 
     def match(self, mine: Term, wanted: Term, scope: Scope) -> None:
-        """Raises `Mismatch` unless both terms are equal for every root."""
+        """Raise `Mismatch` unless both terms are equal for every root."""
         if scope.roots.is_empty():
             return
         match wanted:
@@ -249,7 +249,7 @@ class Comparison(Atoms):
 
 
 def _operator(mine: Term, wanted: Term) -> str | None:
-    """The associative operator that both terms are made by."""
+    """Return the associative operator by which both terms are made."""
     ops = [t.op if isinstance(t, (Apply, Reduce)) else None for t in (mine, wanted)]
     return ops[0] if ops[0] == ops[1] and ops[0] in _ASSOCIATIVE else None
 

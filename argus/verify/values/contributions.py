@@ -72,7 +72,7 @@ class Loads:
         self._found: dict[int, tuple[Term, list[tuple[str, Coordinates]]]] = {}
 
     def of(self, term: Term) -> list[tuple[str, Coordinates]]:
-        """The tensor and {instance -> [coordinate]} of each load in a term, over its own instances."""
+        """Return the tensor and {instance -> [coordinate]} of each load in a term, over its own instances."""
         if id(term) not in self._found:
             found: list[tuple[str, Coordinates]] = []
             for tensor, cells in self._cells_of(term):
@@ -127,7 +127,8 @@ def _alike(some: Coordinates, others: Coordinates) -> bool:
 
 
 def _aligned(each: list[list[tuple[str, UnionMap]]]) -> list[tuple[str, UnionMap]]:
-    """The loads of several parts of a term, those of all parts together where they load alike."""
+    """Return the loads of several parts of a term. If all parts load from the same tensors in the same order, each load
+    of the result unites those of the parts."""
     if not each or len({tuple(name for name, _ in found) for found in each}) > 1:
         return [] if not each else [found for part in each for found in part]
     joined = ([cells for _, cells in same] for same in zip(*each, strict=True))
@@ -144,7 +145,7 @@ def _coordinates(cells: UnionMap) -> list[UnionMap]:
 
 
 def _split(part: isl.Map) -> list[UnionMap]:
-    """The coordinates of a cell apart."""
+    """Split a map to cells into one map for each coordinate."""
     if part.range_is_wrapping():
         return [*_split(part.range_factor_domain()), *_split(part.range_factor_range())]
     name, rank = part.get_tuple_name(isl.dim_type.out) or "", part.dim(isl.dim_type.out)

@@ -164,7 +164,7 @@ class Exponentials:
             raise Mismatch(text)
 
     def _inverse(self, term: Term, path: UnionMap, guarded: bool = False) -> list[Summand]:
-        """One over a term, by parts: what it is a product of is apart where it is one product and no sum.
+        """Return the inverse of a term by parts. The factors of a single product are inverted separately.
 
         A sum is kept without the factor and the level that all of it has. With `guarded`, the quotient is 0 where the
         term is 0, which a sum of weights is where every weight is.
@@ -191,7 +191,7 @@ class Exponentials:
         return [Summand(points, None, 1 / scale.factor, scalars, levels=levels, divisors=(below,))]
 
     def _over(self, s: Summand) -> Summand:
-        """One over a product."""
+        """Return the inverse of a product."""
         return replace(
             s,
             factor=1 / s.factor,
@@ -234,7 +234,7 @@ class Exponentials:
         return [replace(s, scalars=()) if scale.scalars else s for s in rest]
 
     def _logarithm(self, term: Term, inner: Term, path: UnionMap) -> list[Summand]:
-        """The logarithm of a sum of weights, and the maximum that they are relative to."""
+        """Return the logarithm of a sum of weights, and the maximum to which the weights are relative."""
         alone = Summand(path.domain(), factors=(Placed(Ref(term, path)),))
         found = self.summands(inner, path)
         levelled = any(s.levels for s in found)

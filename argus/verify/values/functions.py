@@ -35,7 +35,7 @@ class Compared:
 
 
 def compared(term: Term) -> Compared | None:
-    """An extremum, an absolute value or a choice by a comparison, as a choice by `>` or `>=`."""
+    """Return an extremum, an absolute value or a choice by a comparison as a choice by `>` or `>=`."""
     match term:
         case Apply(op="maximum", args=(a, b)):
             return Compared(False, a, b, a, b)
@@ -64,7 +64,7 @@ class Shapes:
         return hash((*placed, *sorted(self.of(m.ref.term) for m, _ in s.scores if m.ref is not None)))
 
     def of(self, term: Term) -> int:
-        """A number that is the same for terms that look alike."""
+        """Return a number that is equal for terms of the same form."""
         if id(term) not in self._found:
             self._found[id(term)] = term, self._of(term)
         return self._found[id(term)][1]
@@ -113,7 +113,7 @@ _ARITHMETIC = ("add", "sub", "mul", "neg", "truediv")
 
 
 def described(term: Term) -> str:
-    """A term, for a message."""
+    """Return a term as text for a message."""
     match term:
         case Load(tensor=tensor):
             return f"an element of '{tensor}'"

@@ -374,7 +374,7 @@ def _real(op: str) -> bool:
 
 
 def _letters(value: float) -> str:
-    """A number as part of a name."""
+    """Return a number as part of a name."""
     return value.hex().replace("-", "m").replace("+", "p").replace(".", "_")
 
 

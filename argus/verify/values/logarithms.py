@@ -46,7 +46,7 @@ class Logarithms:
         return None if found.is_empty() else scope.origins(found)
 
     def undone(self, found: list[Summand]) -> list[Summand]:
-        """A sum in which the logarithm of a sum and the maximum that its weights are relative to were put together."""
+        """Return a sum in which the logarithm of a sum of weights and the maximum of these weights are combined."""
         for offset in [s for s in found if s.level is not None]:
             assert offset.level is not None
             rest = offset.points
@@ -62,7 +62,8 @@ class Logarithms:
         return found
 
     def unless_empty(self, found: list[Summand]) -> list[Summand]:
-        """A sum without what is added where the logarithm of a sum of weights is -inf: numbers make no difference."""
+        """Return a sum without the summands of points where the logarithm of a sum of weights is -inf, because finite
+        summands change nothing there."""
         for logarithm in [s for s in found if _is_logarithm(s)]:
             placed = logarithm.factors[0]
             assert isinstance(placed.ref.term, Apply)

@@ -45,7 +45,7 @@ class Group:
         self._arrived.setdefault((factor, specified), []).append(points)
 
     def pieces(self) -> list[Piece]:
-        """The sums of what was added; pieces are apart from one another."""
+        """Return the sums of the added amounts as disjoint pieces."""
         each = [
             Piece(points, 0.0 if specified else factor, factor if specified else 0.0, abs(factor))
             for (factor, specified), sets in self._arrived.items()
@@ -55,7 +55,7 @@ class Group:
 
 
 def _apart(sets: list[UnionSet]) -> list[UnionSet]:
-    """One set for all of them if they are apart from one another, and these sets if not."""
+    """Return one union of the sets if they are disjoint, or else the sets themselves."""
     united = sets
     while len(united) > 1:
         pairs = list(zip(united[::2], united[1::2], strict=False))

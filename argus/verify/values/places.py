@@ -72,7 +72,7 @@ class Places:
                     yield both
 
     def _all_reads(self, s: Summand) -> list[tuple[str, Coordinates]]:
-        """The loads of a product, seen from its points; elements first."""
+        """Return the loads of a product as seen from its points, loads of elements first."""
         refs = [(p.ref, p.root) for p in (*s.factors, *s.divisors)]
         refs += [(m.ref, root) for m, root in s.scores if m.ref is not None]
         found = []

@@ -112,7 +112,8 @@ class Products(ABC):
         return [s], why
 
     def contributed(self, op: str, mine: Term, wanted: Term, scope: Scope) -> list[tuple[UnionSet, list[UnionMap]]]:
-        """The terms of a specified reduction, and {contribution -> term}: every contribution is that of one term.
+        """Return the terms of a specified reduction, and the map {contribution -> term} that assigns each contribution
+        to one term.
 
         Products that are specified apart are apart; the factors of a term and of each contribution are the same.
         """
@@ -259,7 +260,7 @@ class Products(ABC):
                 raise straight from None
 
     def _score(self, m: Monomial, path: UnionMap, points: UnionSet) -> list[Summand]:
-        """A monomial as a sum of products, seen from points."""
+        """Return a monomial as a sum of products, as seen from points."""
         terms = [Summand(points)]
         if m.ref is not None:
             terms = self.exponentials.sum(m.ref.term, path.intersect_domain(points))
@@ -276,7 +277,7 @@ _APART = (
 
 
 def identity_of(op: str, *terms: Term) -> float:
-    """The number that changes no result of an operator, as a reduction in one of the terms has it."""
+    """Return the neutral element of an operator, as a reduction in one of the terms has it."""
     pending = list(terms)
     while pending:
         match pending.pop(0):
@@ -309,7 +310,7 @@ def _place(one: object, left: list, equal: Callable, number: int) -> int:  # typ
 
 
 def _constants(s: Summand) -> tuple[tuple[tuple[Monomial, bool], ...], float]:
-    """The monomials of an exponent that are no plain numbers, and the sum of those that are."""
+    """Return the monomials of an exponent that are not constant, and the sum of the constant ones."""
     offset = sum(m.factor for m, _ in s.scores if m.ref is None and not m.scalars)
     return tuple((m, root) for m, root in s.scores if m.ref is not None or m.scalars), offset
 

@@ -68,7 +68,8 @@ class Stated:
         self._own: dict[SpecTerm, _Sum] = {}
 
     def of(self, spec: SpecTerm, rank: int, variables: UnionMap) -> Term:
-        """The term of an output's specification over `V0[...]`, the places that `variables`, {root -> place}, lead to.
+        """Return the term of an output's specification over `V0[...]`. `variables`, {root -> place}, leads to these
+        places.
 
         Raises `NonAffine`.
         """
@@ -105,7 +106,7 @@ class Stated:
                 raise NonAffine("a specification names what no output has")
 
     def _index(self, spec: SpecTerm, place: Place) -> Index | None:
-        """The term of an affine expression of indices; None of any other."""
+        """Return the term of an affine index expression, or None for any other expression."""
         assert not isinstance(spec, (SpecOp, SpecReduce, SpecSoftmax))
         try:
             return Index(self._map(place, f"[{self.model.translator.integer(spec, place.coords)}]"))
@@ -127,7 +128,7 @@ class Stated:
         return Cases(((inside, term), (every.subtract(inside), no))) if texts else term
 
     def _tests(self, condition: SpecTerm, place: Place) -> tuple[list[str], list[Term]]:
-        """The parts of a conjunction that are conditions on indices, and those on data.
+        """Return the parts of a conjunction in two groups: conditions on indices, and conditions on data.
 
         A condition that is computed modulo 2^32 is like one on data: where it holds is not known.
         """
@@ -142,7 +143,7 @@ class Stated:
     # ------------------------------------------------------------------ reductions
 
     def _shared(self, spec: SpecReduce, place: Place) -> tuple[_Sum, list[str]]:
-        """A reduction over its own instances, and which dimensions of some place are theirs."""
+        """Return a reduction over its own instances, and the dimensions of the place that belong to these instances."""
         used = [i for i, axis in enumerate(place.axes) if uses(spec, axis)]
         own = renumbered(spec, {place.axes[i]: position for position, i in enumerate(used)})
         assert isinstance(own, SpecReduce)
@@ -155,7 +156,7 @@ class Stated:
         return Via(self._map(place, f"{found.place.name}[{', '.join(dims)}]"), found.term)
 
     def _softmax(self, spec: SpecSoftmax, place: Place) -> Apply:
-        """The weight of one score over the sum of the weights of all."""
+        """Return the weight of one score divided by the sum of all weights."""
         total = _weights(spec.axis, spec.extent, spec.score)
         found, dims = self._shared(total, place)
         at = self.model.translator.integer(spec.at, place.coords)
@@ -214,12 +215,12 @@ class Stated:
         ]
 
     def _equations(self, elem: Elem, access: Access, place: Place) -> str:
-        """The condition that an element is the one that is accessed."""
+        """Return the condition that an element is the accessed one."""
         same = (op("eq", i, j) for i, j in zip(elem.index, access.index, strict=True))
         return " and ".join(self.model.translator.condition(each, place.coords) for each in same) or "true"
 
     def _image(self, index: Expr, place: Place) -> str:
-        """An index as a tuple: a number, a place in an index tensor, or a function of numbers."""
+        """Return an index as a tuple that names it: a number, a place in an index tensor, or a function of numbers."""
         if not isinstance(index, Elem):
             return self.model.translator.image(index, place.coords)
         inner = ", ".join(self.model.translator.integer(e, place.coords) for e in index.index)
@@ -228,7 +229,8 @@ class Stated:
     # ------------------------------------------------------------------ numbers that a block loads
 
     def _numbered(self, spec: SpecTerm, place: Place, variables: UnionMap) -> SpecTerm:
-        """A specified term whose conditions and places name integers that the block loads once as `resolved` does."""
+        """Return a specified term in which integers that the block loads once have the names that `resolved` gives
+        them."""
 
         def number(e: Expr) -> Expr | None:
             if not isinstance(e, Elem) or not e.dtype.is_int:
@@ -285,7 +287,7 @@ def _repeats(spec: SpecTerm, axis: int) -> bool:
 
 
 def _weights(axis: int, extent: Expr, score: SpecTerm) -> SpecReduce:
-    """The sum of the exponentials of scores."""
+    """Return the sum of the exponentials of the scores."""
     return SpecReduce("add", axis, extent, SpecOp("exp", (score,), float32), float32)
 
 

@@ -112,7 +112,7 @@ class Summand:
         return self.points if self.up is None else self.points.apply(self.up)
 
     def along(self, path: UnionMap, root: bool) -> UnionMap:
-        """A path from points, and perhaps from others."""
+        """Return a path from points, and perhaps from others."""
         return self.up.apply_range(path) if root and self.up is not None else path
 
     def from_roots(self, placed: Placed) -> UnionMap:
@@ -174,9 +174,9 @@ def lifted(s: Summand, up: UnionMap) -> Summand:
 
 
 def counted(s: Summand, down: UnionMap, along: UnionMap) -> Summand | None:
-    """A summand at the first of the instances that `along`, {instance -> those that it adds up}, leads to, if it is the
-    same at all of them; None of any other. The last dimension counts them. `down`: {root of the summand -> instance}.
-    """
+    """Return a summand at the first of the instances to which `along`, {instance -> instances that it adds up}, leads,
+    if the summand is the same at all of them. Otherwise return None. The last dimension counts these instances. `down`
+    is {root of the summand -> instance}."""
     (space,), parts = map_parts(along), set_parts(s.points)
     if len(parts) != 1 or s.levels or s.again or s.level:
         return None
@@ -290,7 +290,8 @@ def _identical(a: Summand, p: Placed, b: Summand, q: Placed) -> bool:
 
 
 def together(a: tuple[str, ...], b: tuple[str, ...]) -> tuple[str, ...]:
-    """The product of launch-time scalars; "1/N" stands for the inverse of N, and cancels with it; "1:N" does not."""
+    """Return the product of launch-time scalars. "1/N" stands for the inverse of N and cancels with N; "1:N" does not
+    cancel."""
     left = list(a)
     for name in b:
         opposite = name[2:] if name.startswith("1/") else f"1/{name}"
@@ -302,7 +303,8 @@ def together(a: tuple[str, ...], b: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def inverted(scalars: tuple[str, ...], positive: frozenset[str]) -> tuple[str, ...]:
-    """One over launch-time scalars: "1/N" of those that are `positive`, and "1:N" of those that may be 0."""
+    """Return the inverse of a product of launch-time scalars: "1/N" for scalars in `positive`, and "1:N" for scalars
+    that may be 0."""
 
     def one(name: str) -> str:
         return name[2:] if name.startswith("1/") else f"1{'/' if name in positive else ':'}{name}"

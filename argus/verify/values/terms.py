@@ -121,7 +121,7 @@ class Opaque:
 
 
 def index_data(tensor: str) -> str:
-    """The name of an index in the cells that are addressed through the data of a tensor."""
+    """Return the name of an index in the cells that are addressed through the data of a tensor."""
     return f"{DATA}{identifier(tensor)}"
 
 
@@ -185,7 +185,7 @@ class TermBuilder:
         return _union(self.domain(str(part.get_tuple_name(isl.dim_type.in_))) for part in map_parts(path))
 
     def domain(self, name: str) -> UnionSet:
-        """All instances that have some name."""
+        """Return all instances that have some name."""
         if name in self.places:
             return self.places[name]
         return self.model.domain(self.model.sites[int(name[1:])])[0].to_union_set()
@@ -377,7 +377,7 @@ def _source(part: isl.Map) -> int:
 
 
 def chosen(tests: list[Term], yes: Term, no: Term) -> Term:
-    """The first of two terms where all tests hold."""
+    """Return the choice of `yes` where all tests hold, and of `no` elsewhere."""
     return Choice(reduce(lambda a, b: Apply("and", (a, b)), tests), yes, no) if tests else yes
 
 

@@ -23,7 +23,7 @@ from argus.verify.values.terms import (
 
 
 def unless_zero(term: Choice) -> Term | None:
-    """The sum of `where(sum == 0, number, sum)`; None of other choices."""
+    """Return the sum in `where(sum == 0, number, sum)`, or None for other choices."""
     match compared_with(term.test, 0.0):
         case ("eq" | "le", total):  # sums of weights are not negative
             empty, used = term.yes, term.no
