@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cached_property
 from typing import TypeVar
 
 from argus.ir.contents import possible
-from argus.ir.expr import Const, Expr, Param
+from argus.ir.expr import Const, Expr, Op, Param
 from argus.ir.nodes import Assume, Kernel, Precondition, Requires
+from argus.ir.types import boolean
 from argus.verify.model.deciding import deciding
 from argus.verify.model.isl import Map, Set, isl
 from argus.verify.model.translator import NonAffine, Translator
@@ -35,8 +37,9 @@ class Known:
         if not lean:
             conditions += self._alignments()
         for precondition in kernel.preconditions:
-            with suppress(NonAffine):  # leaving out facts is sound
-                conditions.append(self._precondition_text(precondition))
+            for each in _conjuncts(precondition):
+                with suppress(NonAffine):  # leaving out facts is sound
+                    conditions.append(self._precondition_text(each))
         self.sizes = self._of_all(conditions)
         self.set = self.sizes.intersect(self._of_all(self._block_range()))
         if lean:
@@ -140,6 +143,15 @@ class Known:
         if names not in self._parts:
             self._parts[names] = _of_parameters(self.set, names)
         return self._parts[names]
+
+
+def _conjuncts(precondition: Precondition) -> list[Precondition]:
+    """The conditions that a precondition joins by "and": each is a fact of its own."""
+    if isinstance(precondition, (Requires, Assume)):
+        match precondition.cond:
+            case Op(op="and", args=args, dtype=dtype) if dtype == boolean:
+                return [found for each in args for found in _conjuncts(replace(precondition, cond=each))]
+    return [precondition]
 
 
 def _of_parameters(context: Set, names: Collection[str]) -> Set:

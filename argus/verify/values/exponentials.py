@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 
 from argus.verify.model.isl import UnionMap, UnionSet, empty_map, empty_set
 from argus.verify.values.linear import EmptyRow, Exponents, Linear, closure
-from argus.verify.values.numbers import Numbers, always_real
+from argus.verify.values.numbers import Numbers
 from argus.verify.values.scope import Mismatch, close
+from argus.verify.values.signs import always_real
 from argus.verify.values.summands import (
     Level,
     Monomial,

@@ -11,12 +11,12 @@ import math
 from dataclasses import dataclass, replace
 from functools import reduce
 
-from argus.ir.expr import OPERATORS, Const, Expr, Op, Param
-from argus.ir.nodes import Assume, Kernel, Requires
+from argus.ir.expr import OPERATORS
 from argus.verify.model.isl import IslError, UnionMap, UnionSet, empty_map, empty_set, map_parts, merged
 from argus.verify.values.contributions import contributions, loaded_cells
 from argus.verify.values.numbers import Ceiling, Numbers
 from argus.verify.values.scope import Mismatch
+from argus.verify.values.signs import always_positive
 from argus.verify.values.summands import Monomial, Ref, inverted, together
 from argus.verify.values.terms import (
     Again,
@@ -56,8 +56,8 @@ class Exponents:
 
     def __init__(self, builder: TermBuilder) -> None:
         self.builder = builder
-        self.positive = _positive(builder.model.kernel)
-        self.ceiling = Ceiling(self.positive, self.term_of)
+        self.positive = builder.positive
+        self.ceiling = Ceiling(self.term_of)
         self._heads: dict[str, int] = {}
         self._kept: list[Term] = []
         self._opened: dict[int, Term | None] = {}
@@ -297,7 +297,7 @@ class Exponents:
                 return _any([self._above(inner, path.intersect_range(region), climbing) for region, inner in parts])
             case Apply(op="maximum", args=args):
                 return _any([self._above(a, path, climbing) for a in args])
-            case Apply(op=op, args=args) if _real(op) or (op == "truediv" and self._divides(args[1])):
+            case Apply(op=op, args=args) if _real(op) or (op == "truediv" and _divides(args[1])):
                 return _all([self._above(a, path, False) for a in args])
             case Choice(yes=yes, no=no):
                 return _all([self._above(a, path, False) for a in (yes, no)])
@@ -311,18 +311,6 @@ class Exponents:
                 return path.intersect_range(self._above_site(site)).domain()
             case _:
                 return empty_set()
-
-    def _divides(self, term: Term) -> bool:
-        """Return True for a number that quotients of real numbers by it are real numbers for."""
-        match term:
-            case Constant(value=value):
-                return bool(value)
-            case Parameter(name=name):
-                return name in self.positive
-            case Via(term=inner):
-                return self._divides(inner)
-            case _:
-                return False
 
     def _above_reduced(
         self, op: str, start: Term, parts: tuple[tuple[UnionMap, Term], ...], path: UnionMap
@@ -367,6 +355,11 @@ def _constant(value: float, points: UnionSet) -> Linear:
     if not math.isfinite(value):
         raise Mismatch(f"the constant {value} in an exponent")
     return Linear(points, (Monomial(value),) if value else ())
+
+
+def _divides(term: Term) -> bool:
+    """Return True for a number that quotients of real numbers by it are real numbers for."""
+    return (isinstance(term, Constant) and bool(term.value)) or always_positive(term)
 
 
 def _real(op: str) -> bool:
@@ -424,25 +417,3 @@ def _all(sets: list[UnionSet]) -> UnionSet:
     for each in sets[1:]:
         result = result.intersect(each)
     return result
-
-
-def _positive(kernel: Kernel) -> frozenset[str]:
-    """Return the scalars that a precondition or an assumption makes positive."""
-    conditions = (each.cond for each in kernel.preconditions if isinstance(each, (Requires, Assume)))
-    return frozenset(name for condition in conditions for name in _above_zero(condition))
-
-
-def _above_zero(condition: Expr) -> list[str]:
-    match condition:
-        case Op(op="and", args=(a, b)):
-            return _above_zero(a) + _above_zero(b)
-        case Op(op="gt", args=(Param(name=name), Const(value=value))) if value >= 0:
-            return [name]
-        case Op(op="lt", args=(Const(value=value), Param(name=name))) if value >= 0:
-            return [name]
-        case Op(op="ge", args=(Param(name=name), Const(value=value))) if value > 0:
-            return [name]
-        case Op(op="le", args=(Const(value=value), Param(name=name))) if value > 0:
-            return [name]
-        case _:
-            return []

@@ -13,6 +13,7 @@ from itertools import product
 from argus.ir.expr import REDUCTIONS
 from argus.ir.types import float32
 from argus.verify.model.isl import UnionMap, UnionSet, empty_set, merged
+from argus.verify.values.signs import always_positive, always_real, never_negative, partial
 from argus.verify.values.tagvalue import union
 from argus.verify.values.terms import (
     Again,
@@ -20,56 +21,22 @@ from argus.verify.values.terms import (
     Cases,
     Choice,
     Constant,
-    Index,
-    Load,
-    Parameter,
     Recurrence,
     Reduce,
     Term,
     Via,
 )
 
-_PARTIAL = ("truediv", "log", "log2", "log1p", "sqrt", "rsqrt", "sortable to float32")
-"""Operators whose result is not a real number for some real operands."""
 _NOTHING = -math.inf
-
-
-def always_real(term: Term, carried: frozenset[int] = frozenset()) -> bool:
-    """Return True if the form of a term shows that it is a real number at all of its instances, for all real inputs.
-
-    `carried`: statements whose earlier instances are assumed to be real numbers, for an induction over the instances.
-    """
-    match term:
-        case Constant(value=value):
-            return math.isfinite(value)
-        case Parameter() | Load() | Index():
-            return True
-        case Via(term=inner):
-            return always_real(inner, carried)
-        case Cases(parts=parts):
-            return all(always_real(inner, carried) for _, inner in parts)
-        case Choice(yes=yes, no=no):
-            return always_real(yes, carried) and always_real(no, carried)
-        case Recurrence(site=site, term=inner):
-            return always_real(inner, carried | {site})
-        case Again(site=site):
-            return site in carried
-        case Apply(args=args):
-            return not _partial(term) and all(always_real(a, carried) for a in args)
-        case Reduce(start=start, parts=parts):
-            return always_real(start, carried) and all(always_real(inner, carried) for _, inner in parts)
-        case _:
-            return False
 
 
 @dataclass(frozen=True)
 class Ceiling:
     """Recognises terms that are real numbers or -inf for all real inputs, by their form alone.
 
-    `positive`: scalars known to be positive. `earlier`: the term of a statement that reads its own earlier values.
+    `earlier`: the term of a statement that reads its own earlier values.
     """
 
-    positive: frozenset[str]
     earlier: Callable[[int], Term]
 
     def holds(self, term: Term, carried: frozenset[int] = frozenset()) -> bool:
@@ -92,32 +59,13 @@ class Ceiling:
             case Apply(op="sub", args=(a, b)):
                 return self.holds(a, carried) and always_real(b)
             case Apply(op="mul", args=(a, b)):
-                return any(self._above_zero(y) and self.holds(x, carried) for x, y in ((a, b), (b, a)))
+                return any(always_positive(y) and self.holds(x, carried) for x, y in ((a, b), (b, a)))
             case Apply(op="truediv", args=(a, b)):
-                return self._above_zero(b) and self.holds(a, carried)
+                return always_positive(b) and self.holds(a, carried)
             case Reduce(start=start, parts=parts):
                 return all(self.holds(each, carried) for each in (start, *(inner for _, inner in parts)))
             case _:
                 return False
-
-    def _above_zero(self, term: Term) -> bool:
-        match term:
-            case Via(term=inner):
-                return self._above_zero(inner)
-            case Constant(value=value):
-                return 0 < value < math.inf
-            case Parameter(name=name):
-                return name in self.positive
-            case Apply(op="mul", args=args):
-                return all(map(self._above_zero, args))
-            case _:
-                return False
-
-
-def _partial(term: Apply) -> bool:
-    if term.op == "truediv" and isinstance(term.args[1], Constant):
-        return not term.args[1].value
-    return term.op in _PARTIAL
 
 
 class Numbers:
@@ -239,9 +187,8 @@ class Numbers:
             case Apply(args=args):
                 for region, value in self.regions(term, instances, itself):
                     result = result.union(region) if math.isfinite(value) else result
-                if _partial(term):  # real only where the last operand is known to be positive
-                    known = self.regions(args[-1], instances, itself)
-                    instances = union([region for region, value in known if 0 < value < math.inf])
+                if partial(term):  # real only where the last operand is known to be positive
+                    instances = self.positive(args[-1], instances, itself)
                 for arg in args:
                     instances = self._real_at(arg, instances)
                 return result.union(instances)
@@ -249,6 +196,29 @@ class Numbers:
                 return self._reduced(term, instances)
             case _:
                 return result
+
+    def positive(self, term: Term, root: UnionSet, path: UnionMap) -> UnionSet:
+        """Return the root instances at which a term is known to be a real number and more than 0."""
+        if always_positive(term):
+            return root
+        path = path.intersect_domain(root)
+        match term:
+            case Via(along=along, term=inner):
+                return self.positive(inner, root, path.apply_range(along))
+            case Cases(parts=parts):
+                limited = ((path.intersect_range(region), inner) for region, inner in parts)
+                return union([self.positive(inner, here.domain(), here) for here, inner in limited])
+            case Apply(op="exp" | "exp2", args=(inner,)):
+                return self.real(inner, root, path)
+            case Reduce(op="add", start=start, parts=parts) if never_negative(term):
+                found = [self.positive(start, root, path)]
+                for along, inner in parts:
+                    reached = path.apply_range(along)
+                    found.append(self.positive(inner, reached.wrap(), reached.range_map()).unwrap().domain())
+                return merged(union(found))
+            case _:
+                known = self.regions(term, root, path)
+                return union([region for region, value in known if 0 < value < math.inf])
 
     def _reduced(self, term: Reduce, instances: UnionSet) -> UnionSet:
         """Return where start and contributions are real numbers or the identity, and at least one of them is real."""

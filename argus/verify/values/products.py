@@ -155,7 +155,6 @@ class Products(ABC):
 
     def _balance(self, group: Group, scope: Scope, op: str) -> None:
         """The factors of all that arrives are what is specified."""
-        sure = total(group.like)
         for piece in group.pieces():
             where, found, wanted = piece.points, piece.found, piece.wanted
             if not isfinite(piece.gross):
@@ -163,7 +162,7 @@ class Products(ABC):
             if op in IDEMPOTENT:
                 found, wanted = float(found != 0), float(wanted != 0)
             if close(found, wanted) or abs(found - wanted) < CANCELLED * piece.gross:
-                if not (sure or wanted):
+                if not (wanted or self._sure(group.like, where)):
                     raise Mismatch("a difference of equal terms that may be no numbers")
                 continue
             wrong = where.intersect_params(self.model.context.defined)
@@ -173,6 +172,18 @@ class Products(ABC):
                 raise group.why
             text = "is missing" if not found else "is too many" if not wanted else "is multiplied by another number"
             raise Mismatch(f"a term of a sum {text}", scope.origins(wrong.apply(group.like.upward)))
+
+    def _sure(self, s: Summand, points: UnionSet) -> bool:
+        """Return True if a product is a real number at some of its points, for all real inputs."""
+        if total(s):
+            return True
+        scalars = (*s.scalars, *(name for m, _ in s.scores for name in m.scalars))
+        if any(name.startswith("1:") for name in scalars) or any(p.without and p.without.levelled for p in s.factors):
+            return False
+        refs = [(p.ref, p.root) for p in s.factors] + [(m.ref, root) for m, root in s.scores if m.ref is not None]
+        real = (self._numbers.real(ref.term, points, s.over(ref.path, root)) for ref, root in refs)
+        above = (self._numbers.positive(p.ref.term, points, s.over(p.ref.path, p.root)) for p in s.divisors)
+        return all(map(points.is_subset, (*real, *above)))
 
     def _onto(self, s: Summand, like: Summand, scope: Scope, hints: list[UnionMap]) -> UnionMap:
         """{point -> point of `like`} where both are the same product, factors aside."""

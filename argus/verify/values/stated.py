@@ -85,7 +85,7 @@ class Stated:
                 exact = spec.dtype.is_float or float(value) == value
                 return Constant(float(value)) if exact else Opaque("an integer of more digits than a float has")
             case Param(name=name):
-                return Parameter(name)
+                return self.builder.parameter(name)
             case Elem():
                 return Load(spec.obj, self._cells(spec, place))
             case SpecReduce(op="logaddexp", axis=axis, extent=extent, body=body):

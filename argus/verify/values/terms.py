@@ -13,13 +13,14 @@ from typing import Union
 
 from argus.ir.expr import APPROXIMATED, LEAVING, REDUCTIONS, Const, Elem, Expr, Op, Param
 from argus.ir.interval import WIDE, Interval, operate
-from argus.ir.nodes import Accumulate, Copy, InRange, Kernel, Map, Mma, Scalar, Tensor
+from argus.ir.nodes import Accumulate, Copy, InRange, Kernel, Map, Mma, Tensor
 from argus.ir.spec_terms import exact_indices, rounds_in
-from argus.ir.types import DTYPES, MAX_EXTENT, DType, boolean, float32, rounds_only, uint32
+from argus.ir.types import DTYPES, DType, boolean, float32, rounds_only, uint32
 from argus.verify.model.flow import sink_name
 from argus.verify.model.isl import UnionMap, UnionSet, empty_map, empty_set, isl, map_parts
 from argus.verify.model.program import Site
 from argus.verify.model.translator import NonAffine, Translator, identifier
+from argus.verify.values.positive import bounds_of, positive_scalars
 from argus.verify.values.ranges import Ranges
 from argus.verify.values.tags import TagAnalysis, writes
 
@@ -33,9 +34,14 @@ class Constant:
 
 @dataclass(frozen=True)
 class Parameter:
-    """A scalar or a size, fixed at launch."""
+    """A scalar or a size, fixed at launch.
+
+    What the preconditions say of it: `positive`, and for integers `bounds`, the least and the greatest value.
+    """
 
     name: str
+    positive: bool = False
+    bounds: Interval | None = None
 
 
 @dataclass(frozen=True)
@@ -167,8 +173,10 @@ class TermBuilder:
         self._unrounded = unrounded
         self._ordered: TermBuilder | None = None
         self.model = analysis.model
+        self.positive = positive_scalars(self.model)
         self._ranges = Ranges(self.model)
         self._terms: dict[int, Term] = {}
+        self._parameters: dict[str, Parameter] = {}
         self._active: set[int] = set()
         self._recurrent: set[int] = set()
         self.places: dict[str, UnionSet] = {}
@@ -267,7 +275,7 @@ class TermBuilder:
                 exact = expr.dtype.is_float or float(value) == value
                 return Constant(float(value)) if exact else Opaque("an integer of more digits than a float has")
             case Param(name=name):
-                return Parameter(name)
+                return self.parameter(name)
             case Elem():
                 return self.read(site, self.analysis.number(site, expr))
             case Op(op="sortable", args=(inner,), dtype=dtype):
@@ -293,6 +301,12 @@ class TermBuilder:
                 return Apply(f"{operator} of rounded numbers" if rounded else operator, tuple(terms))
             case _:
                 return self._index(site, expr) or Opaque("a value computed from indices")
+
+    def parameter(self, name: str) -> Parameter:
+        """Return the term of a scalar or a size."""
+        if name not in self._parameters:
+            self._parameters[name] = Parameter(name, name in self.positive, bounds_of(self.model, name))
+        return self._parameters[name]
 
     def _exactly(self) -> TermBuilder:
         """Return a builder of unrounded terms, for `sortable`: rounding may change the order of numbers."""
@@ -507,8 +521,8 @@ def _interval(term: Term, kernel: Kernel) -> Interval | None:
             return (int(value), int(value)) if value.is_integer() else None
         case Load(tensor=name):
             return _of_tensor(name, kernel)
-        case Parameter(name=name):
-            return _of_parameter(name, kernel)
+        case Parameter(bounds=bounds):
+            return bounds
         case Via(term=inner):
             return _interval(inner, kernel)
         case Cases(parts=parts):
@@ -542,13 +556,6 @@ def _of_tensor(name: str, kernel: Kernel) -> Interval | None:
             case InRange(tensor=tensor, lo=Const(value=lo), hi=Const(value=hi)) if tensor == name:
                 return int(lo), int(hi) - 1
     return None if dtype.is_float else dtype.integers
-
-
-def _of_parameter(name: str, kernel: Kernel) -> Interval | None:
-    if name in kernel.sizes:
-        return 0, MAX_EXTENT
-    dtype = next((p.dtype for p in kernel.params if isinstance(p, Scalar) and p.name == name), None)
-    return None if dtype is None or dtype.is_float else dtype.integers
 
 
 def _hull(parts: list[Interval | None]) -> Interval | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from argus.verify.values.numbers import always_real
+from argus.verify.values.signs import always_real, same_term
 from argus.verify.values.summands import Summand
 from argus.verify.values.terms import (
     Again,
@@ -12,7 +12,6 @@ from argus.verify.values.terms import (
     Cases,
     Choice,
     Constant,
-    Load,
     Parameter,
     Recurrence,
     Reduce,
@@ -34,28 +33,6 @@ def unless_zero(term: Choice) -> Term | None:
     if not isinstance(empty, Constant) or not empty.value or math.isnan(empty.value) or not same_term(total, used):
         return None
     return used
-
-
-def same_term(a: Term, b: Term) -> bool:
-    """Whether two terms are built alike from the same statements' instances."""
-    match a, b:
-        case Via(), Via():
-            return bool(a.along.is_equal(b.along)) and same_term(a.term, b.term)
-        case Cases(), Cases():
-            return len(a.parts) == len(b.parts) and all(
-                bool(r.is_equal(s)) and same_term(t, u) for (r, t), (s, u) in zip(a.parts, b.parts, strict=True)
-            )
-        case Reduce(), Reduce():
-            alike = a.op == b.op and len(a.parts) == len(b.parts) and same_term(a.start, b.start)
-            return alike and all(
-                bool(m.is_equal(n)) and same_term(t, u) for (m, t), (n, u) in zip(a.parts, b.parts, strict=True)
-            )
-        case Constant(), Constant():
-            return a.value == b.value
-        case Load(), Load():
-            return a.tensor == b.tensor and bool(a.cells.is_equal(b.cells))
-        case _:
-            return a is b
 
 
 def weighs(s: Summand) -> bool:

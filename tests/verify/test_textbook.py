@@ -1,0 +1,102 @@
+"""Kernels as a newcomer writes them, beside a textbook's specification; each beside wrong ones."""
+
+from __future__ import annotations
+
+import pytest
+
+from argus.diagnostic import Verdict
+from tests.verify.test_spellings import Case, edited, rows, verdict
+
+MEAN = "al.sum(lambda j: x[j]) / N.to(al.float32)"
+VARIANCE = f"al.sum(lambda k: (x[k] - {MEAN}) * (x[k] - {MEAN})) / N.to(al.float32)"
+
+CASES = (
+    Case(
+        "preconditions on sizes beside one on a float, in one condition",
+        """
+import argus
+import argus.language as al
+
+@argus.kernel(num_warps=1)
+def kernel(x: al.Tensor[al.float32, "N"], out: al.Tensor[al.float32, "N"], eps: al.float32):
+    N = x.shape[0]
+    al.requires((N > 0) & (N <= 32) & (eps > 0.0))
+    al.spec(out, lambda i: (x[i] - MEAN) / al.sqrt(VARIANCE + eps))
+    al.grid(1)
+    i = al.arange(32)
+    v = al.load(x[i], mask=i < N)
+    mean = al.sum(v) / N.to(al.float32)
+    variance = al.sum(v * v) / N.to(al.float32) - mean * mean
+    al.store(out[i], (v - mean) * al.rsqrt(variance + eps), mask=i < N)
+""".replace("MEAN", MEAN).replace("VARIANCE", VARIANCE),
+        (("mean * mean", "mean"), ("rsqrt(variance + eps)", "rsqrt(variance)"), ("(N <= 32) & ", "")),
+    ),
+    Case(
+        "a gate over a sum that may be empty",
+        rows(
+            "al.sum(lambda j: x[j]) * al.sigmoid(al.sum(lambda j: x[j])) * w[i]",
+            "a = al.sum(v)\nal.store(out[i], a / (1.0 + al.exp(-a)) * u, mask=i < N)",
+        ),
+        (("1.0 + al.exp(-a)", "al.exp(-a) - 1.0"), ("al.exp(-a)", "al.exp(a)"), ("a / (1.0", "1.0 / (1.0")),
+    ),
+    Case(
+        "a soft cap that a positive scalar gives",
+        rows(
+            "al.softmax(lambda j: alpha * al.tanh(x[j] / alpha))[i]",
+            "s = al.where(i < N, alpha * al.tanh(v * (1.0 / alpha)), -float('inf'))\ne = al.exp(s - al.max(s))\n"
+            "al.store(out[i], e / al.sum(e), mask=i < N)",
+            "al.requires(alpha > 0.0)\n    ",
+        ),
+        (("v * (1.0 / alpha)", "v * alpha"), ("al.where(i < N, alpha *", "al.where(i < N, 2.0 *")),
+    ),
+    Case(
+        "labels that are smoothed",
+        rows(
+            "al.logsumexp(lambda k: x[k]) - (1.0 - alpha) * x[i]"
+            " - alpha / N.to(al.float32) * al.sum(lambda n: x[n] - al.logsumexp(lambda k: x[k]))"
+            " - alpha * al.logsumexp(lambda k: x[k])",
+            "s = al.where(i < N, v, -float('inf'))\ntop = al.max(s)\nlse = top + al.log(al.sum(al.exp(s - top)))\n"
+            "al.store(out[i], lse - (1.0 - alpha) * v - alpha * (al.sum(v) / N.to(al.float32)), mask=i < N)",
+        ),
+        (("lse - (1.0", "2.0 * lse - (1.0"), ("- alpha * (al.sum", "+ alpha * (al.sum"), ("(1.0 - alpha) * v", "v")),
+    ),
+    Case(
+        "a count that is a product of sizes",
+        """
+import argus
+import argus.language as al
+
+@argus.kernel(num_warps=1)
+def kernel(x: al.Tensor[al.float32, "C L"], out: al.Tensor[al.float32, "C"]):
+    C, L = x.shape
+    al.requires((C < 1024) & (0 < L) & (L <= 32))
+    al.spec(out, lambda c: al.sum(lambda j: x[c, j]) / (C * L).to(al.float32))
+    c = al.grid(C)
+    i = al.arange(32)
+    al.store(out[c], al.sum(al.load(x[c, i], mask=i < L)) / (C * L).to(al.float32))
+""",
+        (("(C < 1024) & ", ""), ("al.load(x[c, i], mask=i < L)) / (C * L)", "al.load(x[c, i], mask=i < L)) / (L * L)")),
+    ),
+)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_right(case: Case) -> None:
+    for text in (case.text, *(edited(case, edit) for edit in case.right)):
+        assert verdict(text) is Verdict.PROVED
+
+
+@pytest.mark.parametrize(("case", "edit"), [(c, e) for c in CASES for e in c.wrong], ids=lambda each: str(each)[:40])
+def test_wrong(case: Case, edit: tuple[str, str]) -> None:
+    assert verdict(edited(case, edit)) is not Verdict.PROVED
+
+
+UNSTABLE = rows(
+    "-w[i] * al.log(al.sigmoid(x[i])) - (1.0 - w[i]) * al.log(1.0 - al.sigmoid(x[i]))",
+    "al.store(out[i], al.maximum(v, 0.0) - v * u + al.log(1.0 + al.exp(-al.abs(v))), mask=i < N)",
+)
+
+
+def test_a_specification_that_is_infinite_by_rounding_refutes_nothing() -> None:
+    assert verdict(UNSTABLE) is not Verdict.REFUTED
+    assert verdict(UNSTABLE.replace("al.maximum(v, 0.0)", "al.minimum(v, 0.0)")) is Verdict.REFUTED
