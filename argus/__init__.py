@@ -40,7 +40,8 @@ _HOMES = {
     **dict.fromkeys(("Call", "Function", "JitKernel", "Operator", "Work", "from_text", "kernel"), "argus.runtime"),
     **dict.fromkeys(("Autotuner", "Config", "autotune", "do_bench"), "argus.tuning"),
 }
-"""The module of each public name. It is imported when the name is first used: `argus --version` needs none of them."""
+"""The module of each public name. A module is imported when one of its names is first used, so `argus --version`
+imports none."""
 
 
 def __getattr__(name: str) -> Any:

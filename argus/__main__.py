@@ -1,4 +1,4 @@
-"""The entry point, of `python -m argus` and of the command `argus`. Interrupted at any time, it says so and ends."""
+"""The entry point of `python -m argus` and of the command `argus`. An interrupt ends the process with a message."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import sys
 
 
 def main() -> int:
-    """Runs the command line of this process; 130 if the user interrupts, even while the compiler is being loaded."""
+    """Run the command line of this process. Return 130 if the user interrupts it, even while the compiler is being
+    loaded."""
     try:
         from argus import cli
 

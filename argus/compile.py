@@ -35,22 +35,24 @@ if TYPE_CHECKING:
     from argus.verify import Report
 
 TileKernel = NewType("TileKernel", Kernel)
-"""Names, shapes and types are right and constants are fixed; policies are still open."""
+"""A kernel whose names, shapes, types and constants are fixed. Its policies are still open."""
 
 ExplicitKernel = NewType("ExplicitKernel", Kernel)
-"""Every buffer, layout, instruction and wait is there: this is what is proved, and what runs."""
+"""A kernel in which every buffer, layout, instruction and wait is written out. This form is proved, and this form runs.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A kernel that was proved, and then built."""
+    """A kernel that was proved and then built."""
 
     artifact: Artifact
     report: Report
 
 
 def kernels(source: SourceFile) -> tuple[str, ...]:
-    """Return the names of a file's kernels, in order. Raises `SourceError` for syntax errors, or without kernels."""
+    """Return the names of a file's kernels, in order. Raises `SourceError` for syntax errors, or if there is no kernel.
+    """
     names = _timed("parse", lambda: parse(source)).kernels
     if not names:
         help = "a kernel is a function at the top level of the file, under `@argus.kernel`"
@@ -60,7 +62,7 @@ def kernels(source: SourceFile) -> tuple[str, ...]:
 
 
 def named_kernels(source: SourceFile) -> tuple[str, ...]:
-    """Return the names of a file's kernels without reading their bodies: mistakes in them are not reported."""
+    """Return the names of a file's kernels without reading their bodies. Mistakes in the bodies are not reported."""
     return tuple(dict.fromkeys(name for name, kind in functions(source) if kind == "kernel"))
 
 
@@ -70,7 +72,8 @@ def programs(source: SourceFile) -> tuple[str, ...]:
 
 
 def declared(source: SourceFile, name: str) -> tuple[tuple[str, str], ...]:
-    """Return name and kind ("tensor", "optional", "scalar" or "constexpr") of each parameter. Raises `SourceError`."""
+    """Return the name and kind ("tensor", "optional", "scalar" or "constexpr") of each parameter. Raises `SourceError`.
+    """
     module = parse(source, name)
     function = module.function(name)
     aliases = dict(module.aliases)
@@ -126,9 +129,9 @@ def verify(
     """Prove the kernel's properties and report what fails. A wrong kernel raises no error: the report says so.
 
     With `exact`, nothing is proved on a simplified form of the kernel. With `second_opinion`, each engine is also asked
-    what the other one answered.
+    the questions that the other engine answered.
     """
-    from argus import verify as verifier  # late: its solvers take a third of a second to import
+    from argus import verify as verifier  # imported late: the solvers take a third of a second to import
 
     asked = partial(verifier.verify, explicit, limit_s, exact=exact, second_opinion=second_opinion)
     report = _timed("verify", asked)
@@ -185,7 +188,7 @@ def prove(source: SourceFile, name: str, options: Options, *, limit_s: float = L
 def compile(
     source: SourceFile, name: str, options: Options, *, limit_s: float = LIMIT_S, compiler: Compiler | None = None
 ) -> Compiled:
-    """Prove and build kernel `name` for `options.target`; `compiler` is a compiler on standby for it, if any.
+    """Prove and build kernel `name` for `options.target`. `compiler` is a compiler on standby for this target, if any.
 
     Raises `ArgusError` if the kernel cannot be proved or built.
     """
@@ -202,12 +205,13 @@ def compile(
 def _building(beside: ThreadPoolExecutor, explicit: ExplicitKernel, compiler: Compiler | None) -> Future[Artifact]:
     """Start the build and return its future.
 
-    Compilers are separate programs, which run during the proof; the build of a kernel that is not proved is discarded.
-    The text is emitted first, because a thread that emits it during the proof would hardly get to run.
+    Compilers are separate programs, which run during the proof. If the kernel is not proved, its build is discarded.
+    The text is emitted before the proof starts, because a thread that emits it during the proof would rarely get
+    processor time.
     """
     try:
         text = _timed("emit", lambda: emit(explicit))
-    except ArgusError as error:  # raised after the findings of the proof
+    except ArgusError as error:  # raised after the findings of the proof, which are more important
         failed: Future[Artifact] = Future()
         failed.set_exception(error)
         return failed

@@ -1,6 +1,8 @@
-"""The demo: a matrix product is proved for all sizes, built, and run on real input; then a wrong one is refuted.
+"""Run the demo: a matrix product is proved for all sizes, built, and run on real input; then a wrong product is
+refuted.
 
-Agents have the last act: a repair, and an optimisation."""
+At the end, agents repair a kernel and optimise a kernel.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +27,11 @@ from argus.verify import Report
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _ONE = 0x3F80
-"""1.0 in bfloat16. NumPy has no such type: 16-bit integers hold the bits."""
+"""The number 1.0 in bfloat16. NumPy has no such type, so 16-bit integers hold the bits."""
 
 
 def demo(out: Console, err: Console) -> int:
-    """Runs on the CPU target, in a minute or two. 0 if everything came out as it should."""
+    """Run the demo on the CPU target, in a minute or two. Return 0 if every result is as expected."""
     right = _kernel("gemm.py")
     out.print("[bold]1. Prove[/bold] examples/gemm.py, for every size, block, thread, iteration and element")
     verdicts = []
@@ -55,10 +57,11 @@ def demo(out: Console, err: Console) -> int:
 
 
 def _run(out: Console, err: Console) -> bool:
-    """Counts the letter pairs of Argus's own error pages by a matrix product; compares with counting them."""
+    """Count the letter pairs of Argus's own error pages by a matrix product, and compare the result with direct
+    counting."""
     out.print("[bold]2. Run[/bold] it on this machine's CPU: letter pairs of the error pages, as a matrix product")
     text = "".join(pages.explanation(code) for code in pages.codes()).lower()
-    text = text[: len(text) // 8 * 8]  # rows of a multiple of 16 bytes, for the widest copies
+    text = text[: len(text) // 8 * 8]  # cut so that rows are multiples of 16 bytes, which the widest copies need
     first, second = _indicators(text), _indicators(text[1:] + " ")
     found = np.zeros((len(_LETTERS), len(_LETTERS)), np.uint16)
     gemm: Any = runpy.run_path(str(pages.example("gemm.py")))["gemm"]
@@ -104,7 +107,7 @@ def _indicators(text: str) -> NDArray[np.uint16]:
 
 
 def _bfloat16(values: NDArray[np.float32]) -> NDArray[np.uint16]:
-    """Rounded to nearest, ties to even; for finite values."""
+    """Round finite values to bfloat16: to nearest, ties to even."""
     bits = values.view(np.uint32)
     return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16).astype(np.uint16)
 

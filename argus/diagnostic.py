@@ -1,4 +1,4 @@
-"""Diagnostics as values, and the documented exception classes that carry them to a caller."""
+"""Diagnostics as values, and the public exception classes that carry them to a caller."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Severity(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A secondary message, with its own place in the source when it has one."""
+    """A secondary message, with its own place in the source if it has one."""
 
     message: str
     span: Span = NO_SPAN
@@ -54,15 +54,16 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Witness:
-    """One concrete failure: the smallest sizes found, who meets it, what arrived and what should have.
+    """One concrete failure: the smallest sizes found, the thread that fails, the value that arrived, and the value
+    expected.
 
-    `sizes` holds every symbolic size and integer parameter. `iteration` maps loop variables to their values.
-    `logical` is the element's coordinate, `physical` a byte offset ("shared+0x80", "global a+0x10") or a
-    register ("r3"). `provenance` is the way the value came, first hop first. `other` describes the second
-    party of a race or overlap (block, thread, iteration, statement). `trace` is what led there, where the fault lies in
-    the order of events, cut to the steps that matter; `missing` names the order that is missing. `contents` is what the
-    index tensors held, as nested lists.
-    `failing` is the failing set, generalised; `unique` tells whether this witness is the only one.
+    `sizes` holds every symbolic size and integer parameter. `iteration` maps loop variables to their values. `logical`
+    is the element's coordinate, `physical` a byte offset ("shared+0x80", "global a+0x10") or a register ("r3").
+    `provenance` is the path of the value, first hop first. `other` describes the second access of a race or overlap
+    (block, thread, iteration, statement). If the order of events is at fault, `trace` holds the steps that led to the
+    failure, cut to those that matter, and `missing` names the order that is missing. `contents` holds the contents of
+    the index tensors as nested lists. `failing` is the generalised set of failing instances; `unique` tells whether
+    this witness is the only one.
     """
 
     sizes: dict[str, int]
@@ -136,9 +137,9 @@ class Diagnostic:
 
 
 class ArgusError(Exception):
-    """Base of every exception that Argus raises for bad input; `diagnostics` says what is wrong.
+    """Base class of every exception that Argus raises for bad input. `diagnostics` holds the findings.
 
-    As a string it is what the command line prints: places, witnesses and remedies.
+    As a string, the exception is the text that the command line prints: places, witnesses and remedies.
     """
 
     def __init__(self, *diagnostics: Diagnostic) -> None:
@@ -146,17 +147,18 @@ class ArgusError(Exception):
         super().__init__(*diagnostics)
 
     def __str__(self) -> str:
-        from argus.render import diagnostics_text  # an error that nobody reads costs no import
+        # imported late: an error that nobody reads need not pay for the import
+        from argus.render import diagnostics_text
 
         return diagnostics_text(self.diagnostics).plain.rstrip("\n")
 
 
 class SourceError(ArgusError):
-    """The kernel's text is outside the language, or ill-typed. Carries every error of the file."""
+    """The kernel's text is outside the language, or ill-typed. The exception carries every error of the file."""
 
 
 class VerificationError(ArgusError):
-    """A property is refuted, or could not be decided, and the build was therefore refused."""
+    """A property is refuted or undecided, so the build was refused."""
 
 
 class LaunchError(ArgusError, ValueError):

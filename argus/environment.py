@@ -9,12 +9,13 @@ from pathlib import Path
 
 
 def variable(name: str, default: str = "") -> str:
-    """Return the value of environment variable `name`, stripped; `default` if it is unset or empty."""
+    """Return the value of environment variable `name` without surrounding spaces, or `default` if it is unset or empty.
+    """
     return os.environ.get(name, "").strip() or default
 
 
 def debug_level() -> int:
-    """Return `ARGUS_DEBUG` as a number from 0 to 5; 0 if it is not a number."""
+    """Return `ARGUS_DEBUG` as a number from 0 to 5, or 0 if it is not a number."""
     text = variable("ARGUS_DEBUG", "0")
     return min(int(text), 5) if text.isascii() and text.isdecimal() and len(text) < 20 else 0
 
@@ -28,12 +29,13 @@ def cache_directory() -> Path:
 
 
 def search_path() -> str:
-    """Return the folders that are searched for programs: `PATH`, or the system's default if it is unset."""
+    """Return the folders that are searched for programs: `PATH`, or the system's default if `PATH` is unset."""
     return os.environ.get("PATH", os.defpath)
 
 
 def for_programs() -> dict[str, str]:
-    """Return the environment of a program that Argus starts. A compiler searches its helpers where it was found."""
+    """Return the environment for a program that Argus starts. A compiler searches its helpers in the folder where it
+    was found."""
     return {**os.environ, "PATH": search_path()}
 
 

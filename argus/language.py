@@ -154,7 +154,7 @@ __all__ = [
     "zeros",
 ]
 
-if TYPE_CHECKING:  # to a type checker a tile is anything, and an annotation says nothing
+if TYPE_CHECKING:  # For a type checker, every value is a tile, and annotations carry no information.
     from typing import Annotated as Tensor
 
     Tile: TypeAlias = Any
@@ -203,7 +203,7 @@ else:
     boolean = types.boolean
 
     class Tensor:
-        """Annotation of a global tensor: `Tensor[dtype, "M K"]`, `Tensor[dtype, "M K", "ldm 1"]` with strides."""
+        """Annotation of a global tensor: `Tensor[dtype, "M K"]`, or `Tensor[dtype, "M K", "ldm 1"]` with strides."""
 
         def __class_getitem__(cls, _item: object) -> type[Tensor]:
             return cls
@@ -241,13 +241,13 @@ def grid(
     """Declare the launch grid, with one extent for each axis, and return the program ids: a scalar, or a tuple.
 
     On a grid of two axes, `group` rows run at a time. `cluster` consecutive programs along the first axis run together;
-    in a pipelined loop with producer warps, data that all of them load is brought in once. The first extent is rounded
-    up to a multiple of `cluster`. With `persistent`, the kernel launches as many blocks as run at once, and they share
-    the programs of the grid.
+    in a pipelined loop with producer warps, data that several of them need is loaded once. The first extent is rounded
+    up to a multiple of `cluster`. With `persistent`, the kernel launches as many blocks as run at once, and these
+    blocks share the programs of the grid.
 
-    `schedule`: "pingpong" gives a persistent kernel whose loop has producer warps two groups of `num_warps` computing
-    warps, which take turns: one multiplies the tiles of its program while the other stores the results of its own. On
-    targets without producer warps it is "cooperative": all computing warps share one program.
+    `schedule="pingpong"` is for persistent kernels whose loop has producer warps. Two groups of `num_warps` computing
+    warps take turns: one group multiplies the tiles of its program while the other group stores its results. On targets
+    without producer warps, the schedule is "cooperative": all computing warps share one program.
     """
 
 
@@ -274,22 +274,23 @@ def thread_id() -> Scalar:
 
 @_kernel_only
 def num_threads() -> Constant:
-    """Threads in a block, a constant."""
+    """Return the number of threads in a block, a constant."""
 
 
 @_kernel_only
 def num_warps() -> Constant:
-    """Warps in a block, a constant."""
+    """Return the number of warps in a block, a constant."""
 
 
 @_kernel_only
 def warp_size() -> Constant:
-    """Threads in a warp, a constant: 32, or 64 on gfx942."""
+    """Return the number of threads in a warp, a constant: 32, or 64 on gfx942."""
 
 
 @_kernel_only
 def requires(condition: Scalar | Condition) -> None:
-    """A precondition over sizes, strides and scalar arguments, checked at launch; or `in_range(...)`."""
+    """State a precondition over sizes, strides and scalar arguments, or a fact such as `in_range(...)`. Every call
+    checks it."""
 
 
 @_kernel_only
@@ -323,21 +324,22 @@ def offsets(tensor: View, total: Scalar, longest: Scalar | None = None) -> Condi
 
 @_kernel_only
 def covers(output: View, where: Any = None, at: Any = None) -> None:
-    """The part of an output that the kernel writes: the elements `at(i, ...)` for which `where(i, ...)` holds."""
+    """Declare the part of an output that the kernel writes: the elements `at(i, ...)` for which `where(i, ...)` holds.
+    """
 
 
 @_kernel_only
 def assume(condition: Scalar, reason: str) -> None:
-    """An unproved assumption, printed in the artefact."""
+    """Assume a condition without proof. The assumption is printed in the artefact."""
 
 
 @_kernel_only
 def invariant(tensor: Any, size: Any, size1: Any = None, size2: Any = None, size3: Any = None) -> Any:
     """Promise that the bits of each row of an output do not depend on the batch.
 
-    A row is what `tensor` holds at one index along the axes whose extents are the given sizes. It is the same, bit for
-    bit, in every launch that has this row: whatever these sizes are, whatever other rows hold, and in whatever order
-    blocks run. The proof compares the order of float operations (docs/language.md).
+    A row is the set of elements of `tensor` at one index along the axes whose extents are the given sizes. Every launch
+    that has this row computes the same bits for it, whatever these sizes are, whatever other rows hold, and in whatever
+    order blocks run. The proof compares the order of float operations (docs/language.md).
     """
 
 
@@ -362,7 +364,7 @@ def pipelined(
 
 @_kernel_only
 def arange(start: int, stop: int | None = None) -> Tile:
-    """int32 index tile `[stop - start]`: start, start + 1, ..."""
+    """Return the int32 index tile `[stop - start]`: start, start + 1, ..."""
 
 
 @_kernel_only
@@ -382,7 +384,7 @@ def trans(x: TileOrView) -> TileOrView:
 
 @_kernel_only
 def permute(x: TileOrView, dims: Shape) -> TileOrView:
-    """Dimension i of the result is dimension `dims[i]` of `x`."""
+    """Return `x` with permuted dimensions: dimension i of the result is dimension `dims[i]` of `x`."""
 
 
 @_kernel_only
@@ -423,25 +425,26 @@ def load(
 def store(
     view: View, value: Tile, mask: Tile | None = None, boundary_check: Shape = (), instruction: str | None = None
 ) -> None:
-    """A tile, to a view of a tensor or shared tile."""
+    """Store a tile to a view of a tensor or shared tile."""
 
 
 @_kernel_only
 def atomic_add(view: View, value: Tile, mask: Tile | None = None, boundary_check: Shape = ()) -> None:
     """Add a tile atomically to a view of a tensor (relaxed order, device scope).
 
-    Of float32, int32 and int64; of float16 and bfloat16 where the copy engine does it (docs/language.md, policies).
+    The dtypes are float32, int32 and int64, and also float16 and bfloat16 if the copy engine does the update
+    (docs/language.md, policies).
     """
 
 
 @_kernel_only
 def atomic_max(view: View, value: Tile, mask: Tile | None = None, boundary_check: Shape = ()) -> None:
-    """Atomic maximum, of integers, and of float16 and bfloat16 as `atomic_add`."""
+    """Update a view of a tensor by an atomic maximum: of integers, and of float16 and bfloat16 as `atomic_add`."""
 
 
 @_kernel_only
 def atomic_min(view: View, value: Tile, mask: Tile | None = None, boundary_check: Shape = ()) -> None:
-    """Atomic minimum, of integers, and of float16 and bfloat16 as `atomic_add`."""
+    """Update a view of a tensor by an atomic minimum: of integers, and of float16 and bfloat16 as `atomic_add`."""
 
 
 # ---------------------------------------------------------------------------- elementwise
@@ -449,112 +452,113 @@ def atomic_min(view: View, value: Tile, mask: Tile | None = None, boundary_check
 
 @_kernel_only
 def exp(x: Tile) -> Tile:
-    """e to the power of x."""
+    """Return e to the power of x."""
 
 
 @_kernel_only
 def exp2(x: Tile) -> Tile:
-    """2 to the power of x."""
+    """Return 2 to the power of x."""
 
 
 @_kernel_only
 def log(x: Tile) -> Tile:
-    """Natural logarithm."""
+    """Return the natural logarithm."""
 
 
 @_kernel_only
 def expm1(x: Tile) -> Tile:
-    """exp(x) - 1, accurate also for small x."""
+    """Return exp(x) - 1, accurate also for small x."""
 
 
 @_kernel_only
 def log1p(x: Tile) -> Tile:
-    """Natural logarithm of 1 + x, accurate also for small x."""
+    """Return the natural logarithm of 1 + x, accurate also for small x."""
 
 
 @_kernel_only
 def log2(x: Tile) -> Tile:
-    """Logarithm to the base 2."""
+    """Return the logarithm to the base 2."""
 
 
 @_kernel_only
 def sqrt(x: Tile) -> Tile:
-    """Square root."""
+    """Return the square root."""
 
 
 @_kernel_only
 def rsqrt(x: Tile) -> Tile:
-    """1 / sqrt(x)."""
+    """Return 1 / sqrt(x)."""
 
 
 @_kernel_only
 def sin(x: Tile) -> Tile:
-    """Sine of an angle in radians, for every float32 as PyTorch's."""
+    """Return the sine of an angle in radians. The accuracy is that of PyTorch for every float32."""
 
 
 @_kernel_only
 def cos(x: Tile) -> Tile:
-    """Cosine of an angle in radians, for every float32 as PyTorch's."""
+    """Return the cosine of an angle in radians. The accuracy is that of PyTorch for every float32."""
 
 
 @_kernel_only
 def tanh(x: Tile) -> Tile:
-    """Hyperbolic tangent."""
+    """Return the hyperbolic tangent."""
 
 
 @_kernel_only
 def tanh_approx(x: Tile) -> Tile:
-    """Hyperbolic tangent by one instruction on NVIDIA's GPUs, with a relative error of up to 2^-11."""
+    """Return the hyperbolic tangent by one instruction on NVIDIA GPUs, with a relative error of up to 2^-11."""
 
 
 @_kernel_only
 def erf(x: Tile) -> Tile:
-    """Error function."""
+    """Return the error function."""
 
 
 @_kernel_only
 def sigmoid(x: Tile) -> Tile:
-    """1 / (1 + exp(-x))."""
+    """Return 1 / (1 + exp(-x))."""
 
 
 @_kernel_only
 def abs(x: Tile) -> Tile:
-    """Absolute value."""
+    """Return the absolute value."""
 
 
 @_kernel_only
 def floor(x: Tile) -> Tile:
-    """Largest integer not above x, as a float."""
+    """Return the largest integer not above x, as a float."""
 
 
 @_kernel_only
 def ceil(x: Tile) -> Tile:
-    """Smallest integer not below x, as a float."""
+    """Return the smallest integer not below x, as a float."""
 
 
 @_kernel_only
 def maximum(x: Tile, y: Tile) -> Tile:
-    """Elementwise maximum; NaN propagates."""
+    """Return the elementwise maximum. NaN propagates."""
 
 
 @_kernel_only
 def minimum(x: Tile, y: Tile) -> Tile:
-    """Elementwise minimum; NaN propagates."""
+    """Return the elementwise minimum. NaN propagates."""
 
 
 @_kernel_only
 def where(condition: Tile, x: Tile, y: Tile) -> Tile:
-    """x where the condition holds, else y."""
+    """Return x where the condition holds, else y."""
 
 
 @_kernel_only
 def sortable(x: Tile, dtype: DType) -> Tile:
-    """float32 as int32 in the same order: -0.0 as 0.0, NaN above infinity; with `al.float32`, the other way round."""
+    """Return a float32 as an int32 of the same order: -0.0 counts as 0.0, and NaN is above infinity. With `al.float32`,
+    return the float32 of such an int32."""
 
 
 @_kernel_only
 def fma(x: Tile, y: Tile, z: Tile) -> Tile:
-    """x * y + z."""
+    """Return x * y + z."""
 
 
 @_kernel_only
@@ -564,7 +568,7 @@ def umulhi(x: Tile, y: Tile) -> Tile:
 
 @_kernel_only
 def cdiv(x: Scalar, y: Scalar) -> Scalar:
-    """x / y rounded up, of integers; y > 0."""
+    """Return the integer quotient x / y rounded up; y > 0."""
 
 
 @_kernel_only
@@ -577,37 +581,37 @@ def next_power_of_2(x: int) -> Constant:
 
 @_kernel_only
 def sum(x: Tile, axis: int | None = None, keep_dims: bool = False) -> Tile:
-    """Sum along a dimension, or of all elements."""
+    """Return the sum along a dimension, or of all elements."""
 
 
 @_kernel_only
 def max(x: Tile, axis: int | None = None, keep_dims: bool = False) -> Tile:
-    """Maximum along a dimension, or of all elements."""
+    """Return the maximum along a dimension, or of all elements."""
 
 
 @_kernel_only
 def min(x: Tile, axis: int | None = None, keep_dims: bool = False) -> Tile:
-    """Minimum along a dimension, or of all elements."""
+    """Return the minimum along a dimension, or of all elements."""
 
 
 @_kernel_only
 def prod(x: Tile, axis: int | None = None, keep_dims: bool = False) -> Tile:
-    """Product along a dimension, or of all elements."""
+    """Return the product along a dimension, or of all elements."""
 
 
 @_kernel_only
 def cumsum(x: Tile, axis: int, reverse: bool = False) -> Tile:
-    """Sums of the elements up to each one along a dimension, itself included; with `reverse`, of those from it on.
+    """Return, for each element, the sum of the elements up to it along a dimension, itself included.
 
-    In a specification: `al.cumsum(lambda k: x[i, k])[j]`.
+    With `reverse`, sum from the element to the end. In a specification: `al.cumsum(lambda k: x[i, k])[j]`.
     """
 
 
 @_kernel_only
 def cumprod(x: Tile, axis: int, reverse: bool = False) -> Tile:
-    """Products of the elements up to each one along a dimension, itself included; with `reverse`, of those from it on.
+    """Return, for each element, the product of the elements up to it along a dimension, itself included.
 
-    In a specification: `al.cumprod(lambda k: x[i, k])[j]`.
+    With `reverse`, multiply from the element to the end. In a specification: `al.cumprod(lambda k: x[i, k])[j]`.
     """
 
 
@@ -615,33 +619,38 @@ def cumprod(x: Tile, axis: int, reverse: bool = False) -> Tile:
 def sort(x: Tile, axis: int, descending: bool = False) -> Tile:
     """Sort a tile along a dimension whose extent is a power of two. NaN counts as greater than every number.
 
-    -0.0 counts as 0.0, and becomes it.
+    -0.0 counts as 0.0, and the result contains 0.0 in its place.
     """
 
 
 @_kernel_only
 def associative_scan(x: Tile, axis: int, combine: Any, reverse: bool = False, associative: bool = False) -> Tile:
-    """Results of combining all elements up to each one along a dimension by `combine`, an `@argus.func`.
+    """Combine, for each element, all elements up to it along a dimension by `combine`, an `@argus.func`.
 
     `combine(before, next)` is a function of two numbers. `x` may be a tuple of n tiles of the same shape, which are
-    combined together: `combine` takes n numbers for what comes before and n for what comes next, and returns n numbers.
+    combined together: `combine` then takes n numbers for what comes before and n for what comes next, and returns n
+    numbers.
 
     `combine` must be associative, because parts are combined first. The compiler decides this for sums, products,
-    extrema and choices, as in linear recurrences `(a, b), (c, d) -> (a * c, b * c + d)`. If it cannot,
-    `associative=True` is the author's word for it (docs/soundness.md).
+    extrema and choices, as in linear recurrences `(a, b), (c, d) -> (a * c, b * c + d)`. If it cannot decide, the
+    author states it with `associative=True` (docs/soundness.md).
     """
 
 
 @_kernel_only
 def argmax(x: Tile, axis: int | None = None, keep_dims: bool = False) -> Tile:
-    """int32: where the maximum along a dimension is, or that of all elements, counted row by row; of equals the first,
-    and the first NaN if there is any, as in PyTorch."""
+    """Return the int32 index of the maximum along a dimension, or of the maximum of all elements, counted row by row.
+
+    Among equal elements the first one counts, and the first NaN if there is any, as in PyTorch.
+    """
 
 
 @_kernel_only
 def argmin(x: Tile, axis: int | None = None, keep_dims: bool = False) -> Tile:
-    """int32: where the minimum along a dimension is, or that of all elements, counted row by row; of equals the first,
-    and the first NaN if there is any, as in PyTorch."""
+    """Return the int32 index of the minimum along a dimension, or of the minimum of all elements, counted row by row.
+
+    Among equal elements the first one counts, and the first NaN if there is any, as in PyTorch.
+    """
 
 
 @_kernel_only
@@ -673,9 +682,9 @@ def shuffle_down(x: Tile, delta: int) -> Tile:
 def stage(
     view: View | Tile, boundary_check: Shape = (), other: Scalar = 0, once: bool = False, mask: Tile | None = None
 ) -> View:
-    """Policy: a shared copy of a view or of a register tile, visible to the whole block. Masked elements are `other`.
+    """Request a shared copy of a view or of a register tile, visible to the whole block. Masked elements are `other`.
 
-    `once=True`: nothing else reads these elements soon. A hint: they leave the L2 cache first.
+    `once=True` is a hint that nothing else reads these elements soon, so that they leave the L2 cache first.
     """
 
 
@@ -695,9 +704,9 @@ def copy(
     layout: Layout | None = None,
     signal: Mbarrier | None = None,
 ) -> None:
-    """Memory to memory; `instruction="cp.async"`, or on gfx942 "global_load_lds", makes it asynchronous.
+    """Copy memory to memory. `instruction="cp.async"`, or "global_load_lds" on gfx942, makes the copy asynchronous.
 
-    sm_90a: `instruction="tma.load"` is a bulk copy, whose bytes the mbarrier `signal` counts.
+    On sm_90a, `instruction="tma.load"` is a bulk copy, and the mbarrier `signal` counts its bytes.
     """
 
 
@@ -714,74 +723,81 @@ def cp_async_wait(pending: int) -> None:
 
 @_kernel_only
 def peer(view: View, rank: Scalar) -> View:
-    """This part of the shared tile of block `rank` of the cluster: distributed shared memory (sm_90a, cpu)."""
+    """Return this part of the shared tile of block `rank` of the cluster: distributed shared memory (sm_90a, cpu)."""
 
 
 @_kernel_only
 def barrier(scope: str = "block") -> None:
-    """All threads of the block meet; with `scope` "cluster" (sm_90a, cpu), those of all blocks of the cluster."""
+    """Wait for all threads of the block; with `scope` "cluster" (sm_90a, cpu), for those of all blocks of the cluster.
+    """
 
 
 @_kernel_only
 def role(
     function: Callable[..., Any], args: tuple[Any, ...] = (), num_warps: int = 4, registers: int | None = None
 ) -> None:
-    """sm_90a, cpu: `num_warps` warps run `function(*args)`, with at most `registers` a thread. Roles come last."""
+    """Run `function(*args)` on the next `num_warps` warps, with at most `registers` registers a thread (sm_90a, cpu).
+    Roles come last."""
 
 
 @_kernel_only
 def mbarrier(count: int, arrivals: int) -> Mbarrier:
-    """sm_90a: `count` mbarriers; a phase of one takes `arrivals` arrivals, and the bytes that it was told to expect.
+    """Declare `count` mbarriers (sm_90a). A phase of an mbarrier takes `arrivals` arrivals, and the bytes that it is
+    told to expect.
 
-    Of one of them, `full[i]`: `.expect(bytes)` arrives and announces bytes, `.arrive()` arrives, once for each warp of
-    the role, and `.wait(parity)` waits for the phase of that parity.
+    The methods of one of them, `full[i]`: `.expect(bytes)` arrives and announces bytes, `.arrive()` arrives, once for
+    each warp of the role, and `.wait(parity)` waits for the phase of that parity.
     """
 
 
 @_kernel_only
 def mma_fence() -> None:
-    """sm_90a: registers written before are those that asynchronous products after this read and add to."""
+    """Order earlier writes of registers before later asynchronous products that read or accumulate into them (sm_90a).
+    """
 
 
 @_kernel_only
 def mma_commit() -> None:
-    """sm_90a: closes the role's group of asynchronous products."""
+    """Close the role's group of asynchronous products (sm_90a)."""
 
 
 @_kernel_only
 def mma_wait(pending: int) -> None:
-    """sm_90a: waits until at most `pending` groups of asynchronous products are unfinished."""
+    """Wait until at most `pending` groups of asynchronous products are unfinished (sm_90a)."""
 
 
 @_kernel_only
 def proxy_fence() -> None:
-    """sm_90a: orders accesses of threads to shared memory with bulk copies and asynchronous products."""
+    """Order accesses of threads to shared memory with bulk copies and asynchronous products (sm_90a)."""
 
 
 @_kernel_only
 def named_barrier(threads: int) -> NamedBarrier:
-    """sm_90a, cpu: a barrier of roles, `threads` arrivals a phase. `.sync()` arrives and waits, `.arrive()` goes on."""
+    """Declare a barrier between roles with `threads` arrivals a phase (sm_90a, cpu). `.sync()` arrives and waits;
+    `.arrive()` arrives and continues."""
 
 
 @_kernel_only
 def s_waitcnt(vmcnt: int | None = None, lgkmcnt: int | None = None) -> None:
-    """gfx942: waits until at most `vmcnt` of the wave's loads to LDS are unfinished, and with `lgkmcnt=0` none of its
-    accesses to shared memory."""
+    """Wait until at most `vmcnt` of the wave's loads to LDS are unfinished, and, with `lgkmcnt=0`, none of its accesses
+    to shared memory (gfx942)."""
 
 
 @_kernel_only
 def s_barrier() -> None:
-    """gfx942: all waves of the block meet; for others it orders what the last `s_waitcnt(lgkmcnt=0)` found done."""
+    """Wait for all waves of the block. For other waves, order what the last `s_waitcnt(lgkmcnt=0)` found done (gfx942).
+    """
 
 
 @_kernel_only
 def s_setprio(priority: int) -> None:
-    """gfx942: the wave's priority, 0 to 3."""
+    """Set the wave's priority, from 0 to 3 (gfx942)."""
 
 
 @_kernel_only
 def sched_group_barrier(mask: int, size: int, sync_id: int = 0) -> None:
-    """gfx942: `size` instructions of the kinds `mask` belong here, in turns with other groups of `sync_id`."""
+    """Ask the compiler to place `size` instructions of the kinds `mask` here, in turns with other groups of `sync_id`
+    (gfx942)."""
 
 
 @_kernel_only
@@ -815,7 +831,7 @@ def swizzle(bits: int, base: int, shift: int) -> Layout:
 
 @_kernel_only
 def tag(x: Tile | View, function: Callable[..., Any]) -> None:
-    """States what the elements of a tensor or tile carry."""
+    """State the tag that each element of a tensor or tile carries."""
 
 
 @_kernel_only
@@ -879,4 +895,5 @@ def current_stream() -> Any:
 
 @_kernel_only
 def collective(name: str, reads: tuple[View, ...] = (), writes: tuple[View, ...] = (), *, stream: Any = None) -> None:
-    """A call that a program does not define, such as an all-reduce. The caller gives a function for `name`."""
+    """Call a function that the program does not define, such as an all-reduce. The caller passes a function for `name`.
+    """

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from argus.diagnostic import ArgusError, Diagnostic
 
-# In a checkout these are links to docs/errors and examples; in an installed package, copies of them.
+# In a checkout these folders are links to docs/errors and examples; an installed package contains copies.
 _ERRORS = Path(__file__).parent / "errors"
 _EXAMPLES = Path(__file__).parent / "examples"
 

@@ -1,4 +1,4 @@
-"""Source files and spans: where in the author's text something stands."""
+"""Source files and spans: places in the author's text."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import lru_cache
 from hashlib import sha256
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
-"""What ends a line in Python: not the form feeds and separators of which `str.splitlines` makes lines, too."""
+"""Line endings in Python. Form feeds and other separators, at which `str.splitlines` also splits, do not end a line."""
 
 
 @lru_cache(maxsize=64)
@@ -39,7 +39,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Unusable:
-    """Something that a kernel cannot use: what a message says of it, and the remedy."""
+    """An object that a kernel cannot use, with its description for messages and the remedy."""
 
     code: str
     message: str
@@ -48,9 +48,9 @@ class Unusable:
 
 @dataclass(frozen=True, slots=True)
 class Outer:
-    """The meaning of a name from outside a text; `name` is as the text writes it: `norm`, or `helpers.norm`.
+    """The meaning of a name from outside a text. `name` is written as in the text: `norm`, or `helpers.norm`.
 
-    `closest`: a function around the kernel binds the name, which hides the file's own meaning of it.
+    `closest`: a function around the kernel binds the name, and this binding hides the file's own meaning.
     """
 
     name: str
@@ -62,8 +62,8 @@ class Outer:
 class SourceFile:
     """A kernel's text. `first_line` is the line number of `text`'s first line in the file on disk.
 
-    `around` holds what names mean that the text uses and takes from elsewhere: from files that it imports, or from the
-    Python program around it. None where nobody has looked yet (`argus.frontend.linking` does).
+    `around` holds the meanings of names that the text takes from elsewhere: from files that it imports, or from the
+    Python program around it. It is None until `argus.frontend.linking` has looked for them.
     """
 
     path: str
@@ -73,7 +73,7 @@ class SourceFile:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the text and of all that it takes from elsewhere, paths aside."""
+        """SHA-256 of the text and of all text that it takes from elsewhere, without paths."""
         return _digest(self)
 
     @property
@@ -104,7 +104,7 @@ def _digest(file: SourceFile) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Half-open region of a source file. Lines count from 1, columns from 1; `end_column` is exclusive.
+    """A half-open region of a source file. Lines and columns count from 1; `end_column` is exclusive.
 
     `call` is the span of the call through which an inlined `@argus.func` body was reached.
     """
@@ -118,7 +118,7 @@ class Span:
 
     @property
     def known(self) -> bool:
-        """False for code that no author wrote."""
+        """False for code that the compiler made."""
         return self.file is not None
 
     def __str__(self) -> str:

@@ -1,8 +1,8 @@
-"""Work: what a proof may cost, counted in steps that are the same on every machine.
+"""The cost limit of a proof, counted in steps that are the same on every machine.
 
-Seconds depend on the machine and on what else it does, so no verdict may depend on them. The engines count instead: one
-step is one allocation of ISL, a few resource units of Z3, or a fixed part of a statement that the simulator executes.
-`STEPS_PER_SECOND` turns a limit that a person gives in seconds into steps.
+Seconds depend on the machine and on its load, so no verdict may depend on them. The engines count instead: one step is
+one allocation of ISL, a few resource units of Z3, or a fixed part of a statement that the simulator executes.
+`STEPS_PER_SECOND` converts a limit in seconds, as a user gives it, into steps.
 """
 
 from __future__ import annotations
@@ -10,18 +10,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 STEPS_PER_SECOND = 2_000_000
-"""Steps that a processor of 2024 takes in a second; measured between 1.4 and 4.4 million over the shipped kernels."""
+"""Steps that a processor of 2024 takes in a second. Over the shipped kernels, between 1.4 and 4.4 million were
+measured."""
 
 LIMIT_S = 20.0
-"""The work of one proof, in seconds, unless the caller says otherwise."""
+"""The default limit of one proof, in seconds."""
 
 MOST_SECONDS = 86_400.0
-"""The greatest limit that is counted; a longer one is taken for this."""
+"""The largest limit that is counted. A longer limit is reduced to it."""
 
 
 @dataclass(slots=True)
 class Work:
-    """A number of steps that are left. Engines `spend` from it, and stop when it is `over`."""
+    """A number of remaining steps. Engines `spend` steps, and stop when the work is `over`."""
 
     left: int
 
@@ -36,5 +37,6 @@ class Work:
         return self.left <= 0
 
     def spend(self, steps: int) -> None:
-        """Take steps from what is left. It may fall below 0: an engine stops between two of its operations."""
+        """Subtract steps from the remaining ones. The result may fall below 0, because an engine stops between two of
+        its operations."""
         self.left -= steps

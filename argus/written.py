@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Write files whole or not at all."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 PARTIAL = ".partial-"
-"""How the names of unfinished files begin. A process that was killed leaves its unfinished file behind."""
+"""Prefix of the names of unfinished files. A killed process leaves its unfinished file behind."""
 
 
 def write_whole(path: Path, content: bytes, *, mode: int = 0o600, durable: bool = False) -> None:

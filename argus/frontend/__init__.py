@@ -13,18 +13,18 @@ if TYPE_CHECKING:
 
 __all__ = ["Options", "check", "functions", "parse"]
 
-# A process that finds its kernels in the cache needs no parser, so the parser is imported by its first use.
+# The parser is imported at its first use, because a process that finds its kernels in the cache does not need it.
 
 
 def parse(source: SourceFile, only: str = "") -> Module:
-    """Return the surface tree of a file, or of what function `only` of it needs. Raises `SourceError`."""
+    """Return the surface tree of a file, or of the part that function `only` needs. Raises `SourceError`."""
     from argus.frontend import parser
 
     return parser.parse(source, only)
 
 
 def functions(source: SourceFile) -> tuple[tuple[str, str], ...]:
-    """Return name and kind ("kernel" or "func") of a file's functions, without reading their bodies."""
+    """Return the name and kind ("kernel" or "func") of a file's functions, without reading their bodies."""
     from argus.frontend import parser
 
     return parser.functions(source)

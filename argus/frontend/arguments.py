@@ -1,4 +1,4 @@
-"""Typed access to the arguments of a call, with the error of each wrong kind said once."""
+"""Typed access to the arguments of a call. Each wrong kind of argument has its error message here."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def view(call: CallSite, name: str) -> View:
 
 
 def tensor_view(call: CallSite, name: str) -> View:
-    """Part of a tensor in global memory."""
+    """Evaluate an argument as a part of a tensor in global memory."""
     found = view(call, name)
     if not isinstance(found.obj, Tensor):
         call.context.fail(
@@ -145,7 +145,7 @@ def shape(call: CallSite, name: str = "shape") -> tuple[int, ...]:
 
 
 def axes(call: CallSite, name: str, rank: int) -> tuple[int, ...]:
-    """Dimensions of something of that rank, negative ones counted from the end."""
+    """Evaluate an argument as dimensions of a value of the given rank. Negative dimensions count from the end."""
     found = integers(call, name)
     for axis in found:
         if not -rank <= axis < rank:

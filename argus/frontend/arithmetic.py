@@ -1,4 +1,4 @@
-"""Making and computing tiles: constructors, elementwise functions, reductions, matrix products, shuffles."""
+"""Create tiles and compute with them: constructors, elementwise functions, reductions, matrix products, shuffles."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def unary(call: CallSite) -> Value:
 
 
 def sortable(call: CallSite) -> Value:
-    """int32 in the order of float32, or the float32 that it was made of."""
+    """Evaluate `al.sortable`: an int32 in the order of a float32, or the float32 from which such an int32 was made."""
     x, dtype = arguments.tile(call, "x"), arguments.dtype(call, "dtype")
     check_sortable(call.context, x.expr, dtype, call.span)
     return Tile(x.shape, dtype, Op("sortable", (x.expr,), dtype))
@@ -191,7 +191,8 @@ def first_extremum(call: CallSite) -> Value:
     """Evaluate `argmax` and `argmin`: find the extremum, then the smallest index that holds it, or that holds a NaN if
     there is one."""
     context, (x, op, dropped, keep) = call.context, _reduction(call)
-    x = tiles.in_registers(context, x, f"{call.name}_of", call.span)  # compared with itself: computed once
+    # The tile is compared with itself, so it is computed once and kept in registers.
+    x = tiles.in_registers(context, x, f"{call.name}_of", call.span)
     start = Const(_identity(op, x.dtype), x.dtype)
     best = _accumulated(call, x, op, dropped, True, (start, f"{call.name}_value"))
     place: Expr = Const(0)
@@ -208,7 +209,8 @@ def first_extremum(call: CallSite) -> Value:
 
 
 def _reduction(call: CallSite) -> tuple[Tile, str, tuple[int, ...], bool]:
-    """Return the tile, the operator and the dimensions of a reduction, and whether they are kept with extent 1."""
+    """Return the tile, the operator and the dimensions of a reduction, and whether it keeps these dimensions with
+    extent 1."""
     context, x, op = call.context, arguments.tile(call, "x"), _REDUCE[call.name]
     keep = arguments.flag(call, "keep_dims")
     if not x.shape:

@@ -1,4 +1,4 @@
-"""Split each grid axis that counts several things into separate axes, so that no program id is divided by sizes.
+"""Split each grid axis that counts several quantities into separate axes, so that no program id is divided by sizes.
 
     grid [H * B]                                              ->  grid [H, B] flat
     copy r[c0] <- x[program_id(0) // H, program_id(0) % H, c0]    copy r[c0] <- x[program_id(1), program_id(0), c0]
@@ -21,11 +21,12 @@ from argus.ir.types import MAX_GRID_AXES
 from argus.ir.visit import map_exprs, rewrite_body, walk
 
 _MOST_FACTORS = 4
-"""Of one axis; each of their orders is tried."""
+"""Most factors of one axis. Each of their orders is tried."""
 
 
 def separate_axes(kernel: Kernel) -> Kernel:
-    """Return the kernel with a grid axis for each digit that it decodes from a program id by dividing by sizes."""
+    """Return the kernel with a separate grid axis for each digit that it decodes from a program id by dividing by
+    sizes."""
     if kernel.grid is None or kernel.group > 1 or kernel.cluster > 1:
         return kernel
     for axis in reversed(range(len(kernel.grid))):
@@ -36,7 +37,7 @@ def separate_axes(kernel: Kernel) -> Kernel:
 def _digits(extent: Expr) -> Iterator[tuple[Expr, ...]]:
     """Yield the ways to write `extent` as a product, in all orders and groupings of its factors.
 
-    Finer groupings come first. Within one, the slowest digit comes first.
+    Finer groupings come first. Within a grouping, the slowest digit comes first.
     """
     factors = _factors(extent)
     if len(factors) > _MOST_FACTORS:
@@ -44,12 +45,13 @@ def _digits(extent: Expr) -> Iterator[tuple[Expr, ...]]:
     for count in range(len(factors), 1, -1):
         for order in permutations(factors):
             for digits in _grouped(order, count):
-                if not all(isinstance(e, Const) for e in digits[1:]):  # constants alone show no axis
+                # Constants alone do not show that an axis counts several quantities.
+                if not all(isinstance(e, Const) for e in digits[1:]):
                     yield digits
 
 
 def _grouped(factors: tuple[Expr, ...], count: int) -> Iterator[tuple[Expr, ...]]:
-    """Yield the groupings of `factors` into `count` products of neighbours."""
+    """Yield the groupings of adjacent `factors` into `count` products."""
     if count == 1:
         yield (_product(factors),)
         return
@@ -58,12 +60,13 @@ def _grouped(factors: tuple[Expr, ...], count: int) -> Iterator[tuple[Expr, ...]
 
 
 def _separated(kernel: Kernel, axis: int, digits: tuple[Expr, ...]) -> Kernel | None:
-    """Return `kernel` with an axis for each of `digits` in place of `axis`; None if its id has any other use."""
+    """Return `kernel` with an axis for each of `digits` in place of `axis`, or None if its program id has any other
+    use."""
     grid, count = kernel.grid or (), len(digits)
     if len(grid) + count - 1 > MAX_GRID_AXES:
         return None
     own = [ProgramId(axis + place) for place in reversed(range(count))]
-    # The number that each run of neighbouring digits makes up, by the first digit and the end of the run.
+    # The number that each run of adjacent digits forms, by the first digit and the end of the run.
     numbers = {(a, b): _number(own[a:b], digits[a:b]) for a in range(count) for b in range(a + 1, count + 1)}
     spans = {number: span for span, number in numbers.items()}
     divisors = {(c, b): _known(_product(digits[c:b])) for c in range(count) for b in range(c + 1, count + 1)}

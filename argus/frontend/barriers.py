@@ -1,4 +1,4 @@
-"""Named barriers and mbarriers as values, the operations on them, and the ordering of asynchronous products."""
+"""Named barriers and mbarriers as values, their operations, and the ordering of asynchronous products."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from argus.ir.types import int32
 from argus.source import Span
 
 METHODS = {NamedBarrier: ("sync", "arrive"), MbarrierSlot: ("expect", "arrive", "wait")}
-"""What is done with a barrier."""
+"""The methods of each kind of barrier."""
 _FORMS = {"expect": "expect(bytes)", "wait": "wait(parity)"}
 
 
@@ -80,7 +80,7 @@ def come_to(context: Context, barrier: NamedBarrier | MbarrierSlot, name: str, g
 def _step(context: Context, barrier: NamedBarrier | MbarrierSlot, name: str, given: list[Value], span: Span) -> Stmt:
     match barrier, name:
         case NamedBarrier(index=index, threads=threads), "sync":
-            return BarrierSync(index, threads)  # the index is its number until all roles are known
+            return BarrierSync(index, threads)  # The index serves as the barrier's number until all roles are known.
         case NamedBarrier(index=index, threads=threads), _:
             return BarrierArrive(index, threads)
         case MbarrierSlot(array=array, index=at), "arrive":
@@ -102,7 +102,7 @@ def _scalar(context: Context, value: Value, what: str, span: Span) -> Expr:
 
 
 def signal(call: CallSite) -> Signal | None:
-    """Return the mbarrier that a bulk copy signals when its bytes have arrived; None without one."""
+    """Return the mbarrier that a bulk copy signals when its bytes have arrived, or None if there is none."""
     value = call.args["signal"]
     if value == Constant(None):
         return None
@@ -126,7 +126,7 @@ def fence(call: CallSite) -> Value:
 
 
 def _require_engine(call: CallSite) -> None:
-    """The target has a copy engine, and with it mbarriers and asynchronous products."""
+    """Check that the target has a copy engine, and with it mbarriers and asynchronous products."""
     context = call.context
     if not set(INSTRUCTIONS["tma.load"].architectures) & set(context.target.architectures):
         what = f"`al.{call.name}` is about bulk copies and asynchronous products, and {context.target.name} has none"

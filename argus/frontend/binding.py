@@ -1,4 +1,5 @@
-"""Bind names: decide which values get registers, what is updated in place, and what a run-time block may change."""
+"""Bind names: decide which values get registers, which registers are updated in place, and what a run-time block may
+change."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ from argus.source import Span
 
 
 def bind(context: Context, target: Target, value: Value, span: Span) -> None:
-    """`target = value`, after the value's statements were emitted."""
+    """Carry out `target = value` after the value's statements were emitted."""
     names, name = context.frame.names, target.id
     check_name(context, target, value)
     old = names.get(name)
@@ -54,7 +55,7 @@ def bind(context: Context, target: Target, value: Value, span: Span) -> None:
 
 
 def check_name(context: Context, target: Target, value: Value) -> None:
-    """Names that cannot be bound to just anything: sizes, and the language's own module."""
+    """Reject a new meaning for names that have a fixed one: sizes, and the language's own module."""
     if target.id in context.frame.sizes:
         same = isinstance(value, Tile) and isinstance(value.expr, Param) and value.expr.name == target.id
         if not same:
@@ -78,7 +79,7 @@ def check_name(context: Context, target: Target, value: Value) -> None:
 
 
 def _update(context: Context, target: Target, old: Binding, held: Tile, value: Value, span: Span, outer: bool) -> bool:
-    """Rebinding a name that holds a tile. True if the name keeps its fragment, which now holds `value`."""
+    """Rebind a name that holds a tile. Return True if the name keeps its fragment, which then holds `value`."""
     fragment = None if old.borrowed else held.fragment
     if fragment is None:
         if outer and value != held:
@@ -165,7 +166,7 @@ def own(context: Context, target: Target) -> Tile:
 
 
 def write(context: Context, fragment: str, value: Tile, span: Span) -> None:
-    """`fragment = value`, in place."""
+    """Carry out `fragment = value` in place."""
     if value.fresh and value.fragment is not None and _retarget(context, value.fragment, fragment):
         return
     identity = coords(len(value.shape))
@@ -176,7 +177,8 @@ def write(context: Context, fragment: str, value: Tile, span: Span) -> None:
 
 
 def _retarget(context: Context, source: str, fragment: str) -> bool:
-    """Let the statements just made write `fragment` instead of the temporary `source`, where that is the same."""
+    """Let the statements just emitted write `fragment` directly instead of the temporary `source`, if the result is the
+    same."""
     if context.fragments[source].layout is not None:
         return False
     count = 0
@@ -211,13 +213,14 @@ def _writes_only(stmt: Stmt, source: str, fragment: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """The names around a run-time block. Those in `hidden` the block binds for itself: it does not see them."""
+    """The names around a run-time block. The names in `hidden` are bound by the block itself, which does not see the
+    outer values."""
 
     names: dict[str, Binding]
     hidden: frozenset[str]
 
     def enter(self, context: Context) -> None:
-        """Show the block what it sees of them."""
+        """Make the names visible in the block, except for the hidden ones."""
         context.frame.names = {n: b for n, b in self.names.items() if n not in self.hidden}
 
 
@@ -225,8 +228,9 @@ def carry(context: Context, targets: tuple[Target, ...], live: frozenset[str]) -
     """Return the names around a run-time block that binds `targets`, after each target has a fragment that the block
     can write.
 
-    A name that is read in the block before it is bound, or after the block (`live`), is carried: a tile or number gets
-    registers to change in. Any other is the block's own, and is hidden from it.
+    A name is carried into the block if the block reads it before binding it, or if it is read after the block (`live`).
+    A carried tile or number gets registers that the block can change. Any other name belongs to the block, and its
+    outer value is hidden.
     """
     kept = dict(context.frame.names)
     hidden: set[str] = set()
@@ -246,7 +250,7 @@ def carry(context: Context, targets: tuple[Target, ...], live: frozenset[str]) -
 
 
 def leave(context: Context, outside: Outside, reason: str) -> None:
-    """After a run-time block: names that it introduced are gone, those from outside are as they were."""
+    """Leave a run-time block: names that the block introduced disappear, and outer names have their old meaning."""
     frame = context.frame
     for name, binding in frame.names.items():
         if name not in outside.names:
@@ -265,7 +269,7 @@ def merge(
     bodies: tuple[list[Stmt], list[Stmt]],
     span: Span,
 ) -> None:
-    """Names that both branches of an `if` introduced, with one type: usable after it."""
+    """Make a name usable after an `if` if both branches introduced it with one type."""
     for name, first in branches[0].items():
         second = branches[1].get(name)
         if second is None or name in context.frame.names:

@@ -1,4 +1,4 @@
-"""Top-level blocks of a Python file: which lines belong to a decorated function, and what imports mean."""
+"""Top-level blocks of a Python file: the lines of each decorated function, and the meaning of imports."""
 
 from __future__ import annotations
 
@@ -11,22 +11,24 @@ from argus.frontend.scan import Line, Token, scan
 from argus.source import SourceFile
 
 DEFAULT_ALIASES = (("argus", "argus"), ("al", "argus.language"))
-"""Names that mean the language where a text does not import it."""
+"""Names that mean the language in a text that does not import it."""
 
 
 def of_language(path: str) -> bool:
-    """Return True if a dotted path is the language's: `argus`, its decorators, and what is in `argus.language`."""
+    """Return True if a dotted path belongs to the language: `argus`, its decorators, and the names in `argus.language`.
+    """
     decorators = (f"argus.{name}" for name in ("kernel", "program", "func", "autotune"))
     return path in ("argus", "argus.language", *decorators) or path.startswith("argus.language.")
 
 
 HEADERS = ("if", "elif", "else", "for", "while", "with", "try", "except", "finally", "def", "class")
-"""First words of Python's statements that a colon ends."""
+"""First words of Python's statements that end with a colon."""
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Decorator lines, the line below them (None at the end of a file), and the lines indented under it."""
+    """A block: decorator lines, the line below them (None at the end of a file), and the lines indented under that
+    line."""
 
     decorators: tuple[Line, ...]
     header: Line | None
@@ -34,7 +36,7 @@ class Block:
 
     @property
     def lines(self) -> tuple[Line, ...]:
-        """All of its lines, in order."""
+        """All lines of the block, in order."""
         return (*self.decorators, *([] if self.header is None else [self.header]), *self.body)
 
 
@@ -92,7 +94,7 @@ def imports(line: Line) -> Iterator[tuple[str, str]]:
 def bindings(block: Block) -> Iterator[Token]:
     """Yield the names that a top-level block of Python may bind in its module, including those bound in branches, in
     loops, by several targets, or through `global` in functions. The result may contain names that are never bound."""
-    inner: int | None = None  # what is indented further is a function's or class's own
+    inner: int | None = None  # Lines that are indented further belong to a nested function or class.
     for line in block.lines:
         words = [t for t in line.tokens if t.text != "async"]
         if inner is not None and line.indent > inner:
@@ -170,8 +172,8 @@ def cut_out(source: SourceFile, name: str, first: int, count: int) -> SourceFile
     """Return a file as the function `name` in lines `first` to `first + count - 1` sees it. The function may be nested
     in other Python code, or share its name with other functions.
 
-    Line numbers stay. What stands around the function is blank. So are kernels, unless the function is a program, so
-    that a kernel is the file's only one.
+    Line numbers stay the same. The text around the function is blank. Other kernels are blank too, unless the function
+    is a program, so that the file has only one kernel.
     """
     text = source.text.split("\n")
     keep = set(range(first, first + count))
@@ -187,5 +189,5 @@ def cut_out(source: SourceFile, name: str, first: int, count: int) -> SourceFile
             for number in own:
                 if number not in keep:
                     text[number - source.first_line] = ""
-    text[first - 1 - source.first_line] = "pass"  # the function is not the body of what stands above it
+    text[first - 1 - source.first_line] = "pass"  # otherwise the function would become the body of the line above it
     return SourceFile(source.path, "\n".join(text), source.first_line)

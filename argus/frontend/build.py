@@ -1,4 +1,4 @@
-"""Build the surface tree from the parser's tree: spans in the file's coordinates, literals as values."""
+"""Build the surface tree from the parser's tree, with spans in the file's coordinates and literals as values."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _WORDS: dict[str, bool | None] = {"true": True, "false": False, "none": None}
 
 @dataclass
 class Builder:
-    """Builds surface nodes of one function. `line` and `shift` place the parsed text in the file: its first
-    line's number, and by how many columns each of its lines was moved left. Errors are collected."""
+    """Builds the surface nodes of one function. `line` is the file's number of the text's first line, and `shift` the
+    number of columns by which each line was moved left. Errors are collected."""
 
     source: SourceFile
     line: int
@@ -32,7 +32,7 @@ class Builder:
     diagnostics: list[Diagnostic] = field(default_factory=list)
 
     def error(self, message: str, span: Span, remedy: str, code: str = "syntax-error") -> None:
-        """Note an error that does not stop the building."""
+        """Note an error and continue building."""
         self.diagnostics.append(Diagnostic(code, message, span, help=remedy))
 
     def span(self, first: Node, last: Node | None = None) -> Span:

@@ -46,7 +46,7 @@ def signature(name: str) -> inspect.Signature | None:
 
 
 def did_you_mean(name: str, names: Sequence[str], fallback: str) -> str:
-    """Return a remedy that names the nearest of `names`, if one is near enough to be a slip of the pen."""
+    """Return a remedy that names the closest of `names`, if one is close enough to be a typing error."""
     short = [n.removeprefix("al.") for n in names]
     found = difflib.get_close_matches(name.removeprefix("al."), short, 1, cutoff=0.74)
     near = [n for n in names if found and n.removeprefix("al.") == found[0]]
@@ -100,7 +100,7 @@ def _language_function(context: Context, name: str, node: Call, evaluate: Evalua
 
 
 def _bind(context: Context, name: str, found: inspect.Signature, node: Call) -> dict[str, Expression]:
-    """Argument expressions by parameter name."""
+    """Match argument expressions to parameters by name."""
     names = [n for n, p in found.parameters.items() if p.kind is not p.VAR_POSITIONAL]
     places = [n for n, p in found.parameters.items() if p.kind is p.POSITIONAL_OR_KEYWORD]
     variadic = any(p.kind is p.VAR_POSITIONAL for p in found.parameters.values())

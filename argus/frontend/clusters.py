@@ -1,4 +1,4 @@
-"""Clusters of blocks: a block's number in its cluster, tiles of its peers, and the barrier of all of them."""
+"""Clusters of blocks: a block's number in its cluster, tiles of other blocks, and the barrier of all blocks."""
 
 from __future__ import annotations
 
@@ -65,7 +65,8 @@ def barrier(call: CallSite) -> Value:
 
 def _require_cluster(call: CallSite, what: str) -> None:
     context = call.context
-    if "sm_90a" not in context.target.architectures and context.target.vendor != "cpu":  # which runs them as one block
+    # The CPU target runs them as one block.
+    if "sm_90a" not in context.target.architectures and context.target.vendor != "cpu":
         help = "compile for sm_90a, or let one block do the work"
         context.fail("no-cluster", f"{what}: {context.target.name} has no clusters", call.span, help)
     if context.in_role:

@@ -7,14 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 MAX_BITS = 4096
-"""Longest integer that constant arithmetic may make, in bits."""
+"""Length in bits of the longest integer that constant arithmetic may produce."""
 
 MAX_ITEMS = 4096
-"""Longest tuple or string that constant arithmetic may make."""
+"""Length of the longest tuple or string that constant arithmetic may produce."""
 
 
 class ConstantError(Exception):
-    """Constant arithmetic that has no result; the message says why."""
+    """Constant arithmetic has no result. The message says why."""
 
 
 _NUMERIC: dict[str, Callable[[Any, Any], Any]] = {
@@ -65,14 +65,15 @@ def binary(op: str, left: object, right: object) -> object:
 
 
 def items(value: object) -> int:
-    """Return how many items a tuple holds, those of tuples inside counted each time, or how long a string is."""
+    """Return the length of a string, or the number of items in a tuple, counting nested items each time."""
     if isinstance(value, tuple):
         return len(value) + sum(items(item) for item in value if isinstance(item, tuple))
     return len(value) if isinstance(value, str) else 1
 
 
 def unprintable(value: object) -> bool:
-    """Return True for integers of more than `MAX_BITS` bits and strings with half characters, alone or in tuples."""
+    """Return True for integers of more than `MAX_BITS` bits and for strings with lone surrogates, alone or in tuples.
+    """
     if isinstance(value, tuple):
         return any(unprintable(item) for item in value)
     if isinstance(value, str):
@@ -106,7 +107,7 @@ def unary(op: str, operand: object) -> object:
         if op == "+":
             return +operand
         if op == "~" and isinstance(operand, bool):
-            return not operand  # as on tiles of bool, where `~` is logical
+            return not operand  # The negation is logical, as `~` on tiles of bool.
         if op == "~" and isinstance(operand, int):
             return ~operand
     raise ConstantError(f"`{op}` does not apply to {_kind(operand)}")
@@ -126,7 +127,7 @@ def function(name: str, args: tuple[object, ...]) -> object:
 
 
 FUNCTIONS = ("min", "max", "abs", "len", "int", "float", "bool")
-"""Python's functions that constants may use."""
+"""Python's functions that may be applied to constants."""
 
 
 def _check_cost(op: str, left: int, right: int) -> None:

@@ -1,4 +1,4 @@
-"""Python constructs outside the language, by name, each with a replacement."""
+"""Python constructs outside the language, by name, each with its replacement."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _statement(line: Line, at: Token | None) -> tuple[Token, str, str] | None:
     """Parse a statement that its first word identifies."""
     first = line.first
     if first.text in ("match", "print") and (at is None or at is first or at is not line.tokens[1]):
-        return None  # an ordinary name there
+        return None  # The word is an ordinary name there.
     if first.text == "else" and at is first:
         return None
     if first.text in _STATEMENTS and first.kind in ("name", "op"):
@@ -77,7 +77,7 @@ def _inside(line: Line, at: Token | None) -> tuple[Token, str, str] | None:
 
 
 def _always(token: Token, depth: int, first: Token) -> tuple[str, str] | None:
-    """Constructs that a token gives away wherever it stands."""
+    """Diagnose a construct that a token identifies wherever the token stands."""
     if token.kind == "string":
         prefix = token.text[: len(token.text) - len(token.text.lstrip("rRbBuUfF"))].lower()
         if "f" in prefix:
@@ -102,7 +102,7 @@ def _always(token: Token, depth: int, first: Token) -> tuple[str, str] | None:
 
 
 def _when_met(line: Line, token: Token) -> tuple[str, str] | None:
-    """Constructs that start at the token at which the grammar stopped."""
+    """Diagnose a construct that starts at the token at which the grammar stopped."""
     before = _before(line, token)
     simple = line.first.text not in _HEADERS
     match token.text:

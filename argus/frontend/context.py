@@ -1,4 +1,4 @@
-"""The state of one elaboration: scopes, the statements made so far, and the errors found."""
+"""The state of one elaboration: scopes, the emitted statements, and the errors found."""
 
 from __future__ import annotations
 
@@ -20,24 +20,25 @@ from argus.layout import AnyLayout, FragmentLayout
 from argus.source import Outer, SourceFile, Span
 
 MAX_ELEMENTS = 2**20
-"""Most elements of one tile."""
+"""Largest number of elements of one tile."""
 
 MAX_STATEMENTS = 20_000
-"""Most statements that unrolling and inlining may make of one kernel."""
+"""Largest number of statements that unrolling and inlining may produce in one kernel."""
 
 MAX_INLINE = 16
 """Deepest nesting of helper calls."""
 
 
 class Rejected(Exception):
-    """A statement has an error, which is noted already; caught at the statement."""
+    """Raised for a statement whose error is already noted, and caught where statements are elaborated."""
 
 
 @dataclass(frozen=True, slots=True)
 class Binding:
     """The value of a name, the number of run-time blocks around its binding (`depth`), and the binding's place.
 
-    `borrowed`: the name is a helper's parameter that stands for the caller's fragment; the helper must not change it.
+    `borrowed`: the name is a helper's parameter that stands for the caller's fragment, which the helper must not
+    change.
     """
 
     value: Value
@@ -48,7 +49,7 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """A name that was bound and is no longer usable, with the reason."""
+    """A name that was bound earlier and is no longer usable, with the reason."""
 
     reason: str
     span: Span
@@ -56,10 +57,10 @@ class Gone:
 
 @dataclass
 class Frame:
-    """The names of one function. `sizes` cannot be bound to anything else; `base` is the depth of its body; `wanted` is
-    the destination of what it returns.
+    """The names of one function. Names in `sizes` cannot be rebound; `base` is the depth of the body; `wanted` is the
+    destination of the returned value.
 
-    `quantified`: inside a tag function, assertion or specification, where a subscript is one element.
+    `quantified` is true inside a tag function, assertion or specification, where a subscript is one element.
     """
 
     function: Function
@@ -96,11 +97,11 @@ Handler = Callable[[CallSite], Value]
 
 @dataclass
 class Context:
-    """Everything that elaborating one kernel reads and makes.
+    """The state that elaborating one kernel reads and changes.
 
     `handlers` are the language's functions by name; `inline` elaborates a call of a helper, `evaluate` an expression.
-    `module` is the file whose names are seen, the kernel's or a helper's; `constants` are those of files, by the file,
-    what it takes from elsewhere, and their names.
+    `module` is the file whose names are visible: the kernel's file or a helper's. `constants` holds the evaluated
+    constants by file, by the names that the file takes from elsewhere, and by name.
     """
 
     module: Module
@@ -138,7 +139,8 @@ class Context:
     elaborated: int = 0
 
     def running(self, function: Function) -> bool:
-        """Return True inside of a helper's own body, or of what it calls. Helpers of one text in two files are two."""
+        """Return True inside the body of a helper, or inside a helper that it calls. Helpers with the same text in two
+        files are different."""
         return any(outer == function and outer.span == function.span for outer in self.stack)
 
     # ------------------------------------------------------------------ errors
@@ -157,7 +159,7 @@ class Context:
         label: str = "",
         notes: tuple[Note, ...] = (),
     ) -> None:
-        """Note an error; the same one is noted once, however often its line is elaborated."""
+        """Note an error. The same error is noted only once, however often its line is elaborated."""
         same = (code, message, span.line, span.column)
         if any((d.code, d.message, d.span.line, d.span.column) == same for d in self.diagnostics):
             return
@@ -175,14 +177,14 @@ class Context:
         label: str = "",
         notes: tuple[Note, ...] = (),
     ) -> NoReturn:
-        """Note an error and give up the statement."""
+        """Note an error and abandon the statement."""
         self.error(code, message, span, remedy, label=label, notes=notes)
         raise Rejected
 
     # ------------------------------------------------------------------ making statements and objects
 
     def emit(self, stmt: Stmt, span: Span) -> None:
-        """Append a statement to the block that is being made."""
+        """Append a statement to the current block."""
         if not isinstance(stmt, If) and _reads_thread(stmt):
             self.fail(
                 "thread-dependent",
@@ -201,7 +203,7 @@ class Context:
         self.body.append(replace(stmt, span=self.at(span)))
 
     def require_top_level(self, what: str, span: Span) -> None:
-        """Reject, inside a run-time block, a declaration that holds for the whole kernel."""
+        """Reject a declaration inside a run-time block, because it holds for the whole kernel."""
         if self.depth:
             self.fail(
                 "conditional-declaration",
@@ -211,7 +213,7 @@ class Context:
             )
 
     def count(self, span: Span) -> None:
-        """Count one more elaborated statement; too many end the elaboration."""
+        """Count one more elaborated statement. Too many statements end the elaboration."""
         self.elaborated += 1
         if self.elaborated == MAX_STATEMENTS:
             self.error(
@@ -265,7 +267,7 @@ class Context:
 
     @contextmanager
     def block(self) -> Iterator[list[Stmt]]:
-        """A run-time block: statements made inside go into the list that it gives."""
+        """Enter a run-time block: statements emitted inside go to the list that the block yields."""
         outer, self.body = self.body, []
         self.depth += 1
         try:
@@ -276,7 +278,7 @@ class Context:
 
     @contextmanager
     def called(self, helper: Helper, frame: Frame, span: Span) -> Iterator[None]:
-        """Inside of a helper's body, called at `span`."""
+        """Enter a helper's body that is called at `span`."""
         outer = (self.module, self.frame, self.call, self.stack)
         self.module, self.frame, self.call = helper.module, frame, self.at(span)
         self.stack = (*self.stack, frame.function)

@@ -23,7 +23,8 @@ from argus.source import Elsewhere, Outer, SourceFile, Unusable, Value
 
 @dataclass(frozen=True)
 class KernelSource:
-    """A kernel or program as text: the function `name` of `file`. Its decorator's options are read from the text."""
+    """A kernel or program as text: the function `name` of `file`. The options of its decorator are read from the text.
+    """
 
     name: str
     file: SourceFile
@@ -32,19 +33,19 @@ class KernelSource:
 
 @dataclass(frozen=True)
 class FuncSource:
-    """A helper as text. Kernels find it by name, in their file or where they import it from, or as a constant."""
+    """A helper as text. Kernels find it by name in their own file, through an import, or as a constant."""
 
     name: str
     file: SourceFile
     doc: str | None = None
     number: int = field(init=False, repr=False, compare=False)
-    """The number by which code that Dynamo traces passes the helper on (`argus.numbered`)."""
+    """The number by which code that Dynamo traces passes the helper (`argus.numbered`)."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "number", number(self))
 
     def __reduce__(self) -> tuple[object, ...]:
-        return FuncSource, (self.name, self.file, self.doc)  # a copy gets a number of its own
+        return FuncSource, (self.name, self.file, self.doc)  # A copy gets its own number.
 
     def __repr__(self) -> str:
         return f"<argus func {self.name} of {self.digest}>"
@@ -73,9 +74,8 @@ def kernel(
 ) -> KernelSource | Callable[[Callable[..., Any]], KernelSource]:
     """Make a kernel from a function's text. Blocks of `num_warps` warps run it.
 
-    Both options are read from the text, as everything is.
-
-    Raises `SourceError` where the text cannot be found; mistakes in it are reported when it is first used.
+    Both options are read from the text, like everything else. Raises `SourceError` if the text cannot be found.
+    Mistakes in the text are reported when the kernel is first used.
     """
 
     def decorate(function: Callable[..., Any]) -> KernelSource:
@@ -99,14 +99,16 @@ def file_of(function: Callable[..., Any]) -> SourceFile:
     """Return the file that defines a function; for a nested function, the part of the file that it can see. Raises
     `SourceError`.
 
-    Its names from elsewhere mean what they mean in Python now: what the file imports, the constants of the functions
-    around, and, of a notebook's cell, helpers and constants of other cells.
+    Names from elsewhere have their current meaning in Python: imports of the file, constants of enclosing functions,
+    and, for a notebook cell, helpers and constants of other cells.
     """
     try:
         everything, at = inspect.findsource(function)
-        nested = "." in function.__qualname__ or everything[at][:1].isspace()  # in an `if` or `try` of the file
-        nested |= sum(line.startswith(f"def {function.__name__}(") for line in everything) > 1  # or one of several
-        lines, first = inspect.getsourcelines(function) if nested else ([], 0)  # takes a millisecond
+        # The function stands in an `if` or `try` of the file.
+        nested = "." in function.__qualname__ or everything[at][:1].isspace()
+        # The file has several functions of this name.
+        nested |= sum(line.startswith(f"def {function.__name__}(") for line in everything) > 1
+        lines, first = inspect.getsourcelines(function) if nested else ([], 0)  # This call takes about a millisecond.
         path = inspect.getsourcefile(function) or "<unknown>"
     except (OSError, TypeError):
         raise SourceError(
@@ -134,7 +136,7 @@ def _closest(function: Callable[..., Any], text: str) -> Iterator[Outer]:
         own = {*code.co_varnames, *code.co_cellvars, function.__name__}
         found = {n: v for n, v in _locals_around(code).items() if n not in own and n in _words(text)}
     for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
-        with contextlib.suppress(ValueError):  # not bound yet
+        with contextlib.suppress(ValueError):  # The variable may not be bound yet.
             found[name] = cell.cell_contents
     for name, value in found.items():
         if isinstance(value, ModuleType):
@@ -199,11 +201,13 @@ def _words(text: str) -> frozenset[str]:
 
 
 def _meaning(value: object) -> Elsewhere | Value | None:
-    """Return the meaning of a Python value in a kernel; None if a kernel cannot use it."""
+    """Return the meaning of a Python value in a kernel, or None if a kernel cannot use it."""
     if isinstance(value, FuncSource):
         return Elsewhere(value.file, value.name)
-    ours = type(value).__module__.partition(".")[0] == "argus"  # objects of others may answer to any name
-    if ours and isinstance(text := getattr(value, "argus_text", None), KernelSource):  # a kernel, for programs
+    # Objects of other packages may answer to any attribute name.
+    ours = type(value).__module__.partition(".")[0] == "argus"
+    # a kernel, which programs may name
+    if ours and isinstance(text := getattr(value, "argus_text", None), KernelSource):
         return Elsewhere(text.file, text.name)
     return Value.of(value) if _is_constant(value) else None
 

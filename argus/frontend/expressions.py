@@ -1,4 +1,4 @@
-"""Expressions: from the surface tree to values."""
+"""Evaluate expressions of the surface tree to values."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def tuple_value(items: tuple[Value, ...]) -> Value:
 
 
 def _items(value: Value) -> int:
-    """Return how many items a value has, those of tuples inside counted each time."""
+    """Return the number of items in a value. Items of nested tuples are counted each time."""
     if isinstance(value, TupleValue):
         return sum(1 + _items(item) for item in value.items)
     return constants.items(value.value) if isinstance(value, Constant) and isinstance(value.value, tuple) else 0

@@ -1,4 +1,4 @@
-"""Names of Python, PyTorch, NumPy, Triton and CuTe that the language does not have, and what to write for them."""
+"""Names of Python, PyTorch, NumPy, Triton and CuTe that the language does not have, each with its replacement."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ FUNCTIONS = {
     "debug_barrier": "write `al.barrier()`",
     "program_ids": "write `al.program_id(axis)`, or `al.grid(...)`",
 }
-"""What is made of functions of the language, by the names that other libraries have for it."""
+"""Replacements made of several functions of the language, by the names that other libraries use."""
 
 ATTRIBUTES = {
     **dict.fromkeys(("astype", "float", "half", "cast", "type"), "write `x.to(al.float32)`"),
@@ -85,7 +85,7 @@ ATTRIBUTES = {
     **dict.fromkeys(("view", "reshape", "flatten"), FUNCTIONS["view"]),
     **dict.fromkeys(("item", "data_ptr"), "load the element: `al.load(x[i])`"),
 }
-"""What is written for attributes of tensors and tiles elsewhere."""
+"""Replacements for attributes of tensors and tiles in other libraries."""
 
 KEYWORDS = {
     "dim": "write `axis=`",
@@ -96,7 +96,7 @@ KEYWORDS = {
     **dict.fromkeys(("num_stages", "num_warps"), "write `al.pipelined(..., stages=3)`, `@argus.kernel(num_warps=8)`"),
     **dict.fromkeys(("allow_tf32", "input_precision"), "convert both operands: `x.to(al.tfloat32)`"),
 }  # fmt: skip
-"""What is written for arguments of functions elsewhere."""
+"""Replacements for keyword arguments of functions in other libraries."""
 
 OF_CONSTANTS = {
     "len": "write `x.shape[0]`",
@@ -104,4 +104,4 @@ OF_CONSTANTS = {
     "max": "write `al.maximum(x, y)`",
     "abs": "write `al.abs(x)`",
 }
-"""What is written for Python's functions of constants, of what is none."""
+"""Replacements for Python's functions of constants when they are applied to other values."""

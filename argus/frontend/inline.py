@@ -1,4 +1,4 @@
-"""Helpers are inlined where they are called: parameters are bound, the body elaborated, the result handed back."""
+"""Inline helpers where they are called: bind the parameters, elaborate the body, and return the result."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def inline(
 
 
 def _adoptable(result: Value, own: set[str]) -> Value:
-    """Fragments that the helper made are nobody's now: each may be adopted once."""
+    """Mark fragments that the helper made as unowned, so that each may be adopted once."""
     if isinstance(result, Tile) and result.fragment in own:
         own.discard(result.fragment or "")
         return replace(result, fresh=True)

@@ -1,4 +1,4 @@
-"""Imports of a text, resolved as files: `from helpers import norm` is what `helpers.py` defines. Nothing is run."""
+"""Resolve the imports of a text as files: `from helpers import norm` is what `helpers.py` defines. No file is run."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from argus.frontend.outline import Outline, name_of, outline, reachable
 from argus.source import Elsewhere, Outer, SourceFile, Unusable
 
 MAX_FILES = 200
-"""Most files that a text may take names from, each counted as often as it is imported."""
+"""Largest number of files from which a text may take names. A file counts as often as it is imported."""
 
 MAX_FILE_BYTES = 4 << 20
-"""Largest file that is read."""
+"""Size in bytes of the largest file that is read."""
 
 NOT_READ = frozenset({*sys.stdlib_module_names, "torch", "numpy", "triton", "jax", "cupy", "scipy"})
-"""Packages that hold no helpers: their files are not looked for."""
+"""Packages that contain no helpers. Their files are not searched."""
 
 _IMPORT = re.compile(r"^[ \t]*(?:from[ \t]+([.\w]+)[ \t]+)?import[ \t]+(\([^)]*\)|[^\n#;]*)", re.MULTILINE)
 
@@ -39,7 +39,7 @@ def read_text(path: str) -> str:
     try:
         with open(path, "rb") as file:
             content = file.read(MAX_FILE_BYTES + 1)
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the name
+    except (OSError, ValueError) as error:  # ValueError: the name contains a NUL character
         why = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise Unreadable(why, "name a Python file with kernels in it") from error
     if len(content) > MAX_FILE_BYTES:
@@ -55,7 +55,8 @@ def read_text(path: str) -> str:
 
 @lru_cache(maxsize=256)
 def imported_names(text: str) -> tuple[str, ...]:
-    """Return the names that a text's import statements seem to bind, those of the language aside. Reads no tokens."""
+    """Return the names that a text's import statements seem to bind, except for the language's own. The text is not
+    tokenised."""
     found: list[str] = []
     for package, clauses in _IMPORT.findall(text):
         for clause in clauses.strip("()").split(","):
@@ -67,10 +68,10 @@ def imported_names(text: str) -> tuple[str, ...]:
 
 
 def linked(source: SourceFile) -> SourceFile:
-    """Return a text with what it takes from files, unless it is known already what its names mean.
+    """Return a text together with what it takes from files, unless the meanings of its names are already known.
 
-    Only names that kernels, helpers and constants use are looked for. What cannot be found is an error where it is
-    used, not before.
+    Only names that kernels, helpers and constants use are looked up. A name that cannot be found is an error where it
+    is used, not before.
     """
     if source.around is not None:
         return source
@@ -81,7 +82,8 @@ def linked(source: SourceFile) -> SourceFile:
 
 @dataclass
 class _Linker:
-    """Follows imports. `trail` holds the files and names that are being looked for, `files` how many were read."""
+    """Follows imports. `trail` holds the files and names whose lookup is in progress, `files` the number of files read.
+    """
 
     trail: list[tuple[str, str]] = field(default_factory=list)
     files: int = 0
@@ -91,7 +93,7 @@ class _Linker:
         """
         try:
             cut = outline(source)
-        except SourceError:  # reported where the text is parsed
+        except SourceError:  # The error is reported where the text is parsed.
             return replace(source, around=())
         only = [name_of(block) for block, _ in cut.functions] if wanted is None else [wanted]
         found = (Outer(name, self._meaning(path, source)) for name, path in _used(cut, only) if _may_be_read(path))
@@ -99,7 +101,7 @@ class _Linker:
 
     def _meaning(self, path: str, importer: SourceFile) -> Elsewhere | Unusable:
         module, _, name = path.rpartition(".")
-        module += "." * (not module.strip("."))  # of `.norm` the module is `.`
+        module += "." * (not module.strip("."))  # The module of `.norm` is `.`.
         place, looked = _module_file(module, importer.path)
         if place is None:
             where = f"looked in {', '.join(looked[:4])}" if looked else "this text stands in no file"
@@ -130,7 +132,7 @@ class _Linker:
 
 
 def _may_be_read(path: str) -> bool:
-    """Return True if a file of the path may hold helpers. Of Argus itself only `argus.kernels` does."""
+    """Return True if the file at a dotted path may hold helpers. Within Argus itself, only `argus.kernels` may."""
     package, _, rest = path.partition(".")
     if package == "argus":
         return rest.split(".")[0] == "kernels"
@@ -161,7 +163,7 @@ def _imports(block: Block) -> Iterator[tuple[str, str]]:
 
 
 def _defines(block: Block, words: set[str]) -> bool:
-    """Return True for a statement, no import, that begins with one of `words`."""
+    """Return True for a statement that is no import and begins with one of `words`."""
     first = block.header.first.text if block.header is not None else ""
     return first in words and first not in ("from", "import")
 
@@ -196,10 +198,10 @@ def _module_file(module: str, importer: str) -> tuple[str | None, list[str]]:
 
 
 def _folders(importer: str, dots: int) -> list[str]:
-    """Return the folders in which a file's imports are sought.
+    """Return the folders in which a file's imports are searched.
 
-    An absolute import is sought beside the file, beside its package, and on Python's path. A relative import (with
-    `dots`) is sought only in the folder that the dots name.
+    An absolute import is searched beside the file, beside its package, and on Python's path. A relative import (with
+    `dots`) is searched only in the folder that the dots name.
     """
     if not os.path.isfile(importer):
         return [] if dots else list(dict.fromkeys(p for p in sys.path if os.path.isdir(p or ".")))

@@ -1,7 +1,7 @@
 """Find the names that a block reads before it binds them.
 
-They tell which names a run-time block carries in, and which are used after it. A name is local to the block if the
-block binds it first and nothing reads it afterwards, whatever the name meant outside.
+These names are carried into a run-time block, or used after it. A name is local to the block if the block binds it
+first and nothing reads it afterwards, whatever the name meant outside.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Names = frozenset[str]
 
 
 def flow(body: tuple[Statement, ...]) -> tuple[Names, Names]:
-    """(names read before `body` surely binds them, names that `body` surely binds)."""
+    """Return two sets: the names that `body` may read before it binds them, and the names that `body` surely binds."""
     exposed: set[str] = set()
     bound: set[str] = set()
     for statement in body:

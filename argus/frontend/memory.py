@@ -1,4 +1,4 @@
-"""Moving tiles: load, store, copy, stage, atomics."""
+"""Elaborate moves of tiles: load, store, copy, stage, atomics."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def store(call: CallSite) -> Value:
     value = _stored(call, view, extents)
     instruction = _instruction(call, "fragment", "shared" if isinstance(view.obj, Shared) else "global")
     if isinstance(value.expr, Elem) and _is_permutation(value):
-        # `al.store(view, al.trans(x))`: run over the elements of x, and transpose the addresses instead.
+        # For `al.store(view, al.trans(x))`, iterate over the elements of x and transpose the addresses instead.
         order = tuple(c.axis for c in value.expr.index if isinstance(c, Coord))
         inverse = tuple(Coord(order.index(d)) for d in range(len(order)))
         index = tuple(substitute_coords(e, inverse) for e in view.index)
@@ -87,7 +87,7 @@ def _is_permutation(tile: Tile) -> bool:
 
 
 def copy(call: CallSite) -> Value:
-    """Memory to memory."""
+    """Emit a copy from memory to memory."""
     context = call.context
     dst, src = arguments.view(call, "dst"), arguments.view(call, "src")
     to = views.known_extents(context, dst, call.spans["dst"])
@@ -95,7 +95,7 @@ def copy(call: CallSite) -> Value:
     _check_same(call, dst, src, to, extents)
     spaces = ["shared" if isinstance(v.obj, Shared) else "global" for v in (src, dst)]
     instruction = _instruction(call, spaces[0], spaces[1])
-    # A copy to shared memory checks where it reads; one to global memory, where it writes.
+    # A copy to shared memory is checked where it reads; a copy to global memory, where it writes.
     checked = dst if isinstance(dst.obj, Tensor) else src
     mask = arguments.mask(call, checked, extents, call.spans["src"])
     told = barriers.signal(call)
@@ -161,7 +161,7 @@ def _instruction(call: CallSite, src: str, dst: str) -> str | None:
 
 
 def stage(call: CallSite) -> Value:
-    """Policy: a shared tile filled from a view of a tensor, or from registers."""
+    """Emit the policy that fills a shared tile from a view of a tensor, or from registers."""
     context, given = call.context, call.args["view"]
     if isinstance(given, Tile) and given.shape:
         return _share(call, given)

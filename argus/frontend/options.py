@@ -6,15 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 ACCEPTABLE = ("spec-unknown", "tags-unknown")
-"""Findings about values that an author may accept while they are unknown; all others are about safety."""
+"""Codes of findings about values that an author may accept while they are unknown. All other findings are about safety.
+"""
 
 
 @dataclass(frozen=True)
 class Options:
-    """`constexprs` overrides defaults of constexpr parameters. `num_warps` overrides the decorator's.
+    """Options of one elaboration. `constexprs` overrides defaults of constexpr parameters; `num_warps` overrides the
+    decorator's value.
 
-    `alignment` gives tensors (by name) another alignment in bytes than `default_alignment`.
-    `target` fixes the warp size, and what instructions explicit style may name.
+    `alignment` gives tensors, by name, another alignment in bytes than `default_alignment`. `target` determines the
+    warp size and the instructions that the explicit style may name.
     """
 
     target: str = "sm_80"

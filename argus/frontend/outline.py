@@ -1,4 +1,5 @@
-"""Cut a file into top-level blocks: functions of the language, and Python's. It is cheap: no grammar is used."""
+"""Cut a file into top-level blocks: functions of the language, and other Python code. The grammar is not used, so
+cutting is fast."""
 
 from __future__ import annotations
 
@@ -17,12 +18,13 @@ DECORATORS = ("kernel", "program", "func", "autotune")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _WORD = re.compile(r"\w+")
 _PAGE_BREAK = re.compile(r"^[ \t]*\f", re.MULTILINE)
-"""A form feed at the beginning of a line, after which indentation counts from zero."""
+"""A form feed at the beginning of a line. Indentation after it counts from zero."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """A file cut into blocks. Each of `functions` has its decorator's line and kind; `rest` is Python's."""
+    """A file cut into blocks. Each of `functions` has its decorator's line and kind; `rest` is the other Python code.
+    """
 
     source: SourceFile
     functions: tuple[tuple[Block, tuple[scan.Line, str]], ...]
@@ -32,14 +34,14 @@ class Outline:
 
     @property
     def names(self) -> set[str]:
-        """The names of its functions and constants."""
+        """The names of the file's functions and constants."""
         own = {name_of(block) for block, _ in self.functions}
         return own.union(token.text for block in self.rest for token in bindings(block))
 
 
 @lru_cache(maxsize=64)
 def outline(source: SourceFile) -> Outline:
-    """Cut a file into blocks. Raises `SourceError` for what is no text."""
+    """Cut a file into blocks. Raises `SourceError` if its contents are not text."""
     if _SURROGATE.search(source.text):
         raise SourceError(Diagnostic("unreadable-file", f"`{source.path}` is not UTF-8 text", property="input",
                                      help="the text holds half of a character (a surrogate): remove it"))  # fmt: skip
@@ -68,7 +70,8 @@ def name_of(block: Block) -> str:
 
 
 def reachable(outline: Outline, only: Iterable[str]) -> set[str]:
-    """Return every word that functions and constants `only` may use: those in their text, then in what they name."""
+    """Return every word that the functions and constants in `only` may use: the words of their text, and of the
+    functions and constants that these words name."""
     text: dict[str, list[Block]] = {}
     for block, _ in outline.functions:
         text.setdefault(name_of(block), []).append(block)

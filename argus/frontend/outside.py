@@ -1,4 +1,4 @@
-"""Names that no function binds: the file's constants, and names from other files or the surrounding program."""
+"""Names that no function binds: the file's constants, and names from other files or from the surrounding program."""
 
 from __future__ import annotations
 
@@ -64,7 +64,8 @@ def attribute(context: Context, path: str, span: Span) -> Value:
 
 
 def insist_on_one_meaning(context: Context, outer: Outer | None, span: Span) -> None:
-    """Refuse a name that the file both imports and defines: its meaning would depend on the order of statements."""
+    """Reject a name that the file both imports and defines, because its meaning would depend on the order of
+    statements."""
     if outer is None or isinstance(outer.meaning, Unusable):
         return
     module = context.module

@@ -54,7 +54,7 @@ def warps(context: Context, function: Function) -> int:
     if context.options.num_warps is not None:
         chosen = context.options.num_warps
     most = context.target.max_threads // context.target.warp_size
-    if type(chosen) is not int or not 1 <= chosen <= most:  # options come from a call, of any type
+    if type(chosen) is not int or not 1 <= chosen <= most:  # Options come from a call, so they may have any type.
         context.fail(
             "bad-option",
             f"a block on {context.target.name} has 1 to {most} warps, not {chosen}",
@@ -183,7 +183,7 @@ def _annotation(context: Context, parameter: Parameter) -> Subscript | DType | s
 
 
 def _is_absent(context: Context, parameter: Parameter) -> bool:
-    """Return True for a tensor that may be None, `x: al.Tensor[...] | None`, and is."""
+    """Return True if an optional tensor parameter, `x: al.Tensor[...] | None`, is absent."""
     match parameter.annotation:
         case Binary(op="|", left=Subscript(), right=Literal(value=None)):
             return context.options.constexprs.get(parameter.name, parameter) is None

@@ -31,16 +31,16 @@ MAX_DEPTH = 100
 """Deepest nesting of expressions and statements together."""
 
 MAX_FUNCTION_WORDS = 40_000
-"""Most words of one function."""
+"""Largest number of words in one function."""
 
 MAX_FILE_WORDS = 120_000
-"""Most words of the functions that are read at a time."""
+"""Largest number of words in the functions that are read at a time."""
 
 MAX_CONSTANTS = 5000
-"""Most constants of a file that are read at a time."""
+"""Largest number of constants of a file that are read at a time."""
 
 MAX_REREAD_WORDS = 200_000
-"""Most words that are read again, all together, to find further refused statements of a function."""
+"""Largest number of words of a function that are read again, in total, to find further refused statements."""
 
 _MAX_CONSTANT_TOKENS = 200
 
@@ -48,9 +48,8 @@ _MAX_CONSTANT_TOKENS = 200
 def parse(source: SourceFile, only: str = "") -> Module:
     """Return the surface tree of a file. Raises `SourceError` with every syntax error in it.
 
-    The text may be a whole file, a part of one, or the indented lines of one function. With `only`, the name of a
-    function, just that function is read, with the helpers and constants that it can reach; the others are listed as
-    `unread`.
+    The text may be a whole file, a part of one, or the indented lines of one function. `only` names one function to
+    read, together with the helpers and constants that it can reach; the others are listed as `unread`.
     """
     whole = linked(source)
     module = _parse(replace(whole, around=None), only)
@@ -58,7 +57,7 @@ def parse(source: SourceFile, only: str = "") -> Module:
 
 
 def functions(source: SourceFile) -> tuple[tuple[str, str], ...]:
-    """Return name and kind ("kernel" or "func") of a file's functions, without reading their bodies."""
+    """Return the name and kind ("kernel" or "func") of a file's functions, without reading their bodies."""
     return tuple((name_of(block), kind) for block, (_, kind) in outline(replace(source, around=None)).functions)
 
 
@@ -87,7 +86,7 @@ def _parse(source: SourceFile, only: str) -> Module:
                                              help="split the file"))  # fmt: skip
             constant = _constant(source, block.header)
             own = set() if constant is None else {constant.name}
-            known = {c.name for c in constants} - own  # what else binds these makes them Python's
+            known = {c.name for c in constants} - own  # A name that other code binds too belongs to Python.
             constants.extend(ModuleConstant(t.text, None, t.span(source)) for t in bindings(block) if t.text in known)
             constants.extend([] if constant is None else [constant])
             foreign.extend(_foreign(source, block.header))
@@ -97,7 +96,7 @@ def _parse(source: SourceFile, only: str) -> Module:
 
 
 def _insist_on_few_words(source: SourceFile, read: Sequence[tuple[Block, tuple[scan.Line, str]]]) -> None:
-    """Refuse functions that would take long to read. The grammar reads some 30,000 words in a second."""
+    """Reject functions that would take long to read. The grammar reads about 30,000 words per second."""
     words = [sum(len(line.tokens) for line in block.lines) for block, _ in read]
     for (block, _), count in zip(read, words, strict=True):
         if count > MAX_FUNCTION_WORDS and block.header is not None:
@@ -152,7 +151,7 @@ def _foreign(source: SourceFile, header: scan.Line) -> Iterator[Foreign]:
 
 
 _ALONE = Lock()
-"""The parser counts indentation as it goes: one thread at a time."""
+"""Held while parsing. The parser counts indentation as it goes, so only one thread may parse at a time."""
 
 
 def _tree(text: str, start: str) -> Tree[Token]:
@@ -167,7 +166,8 @@ def _parser() -> Lark:
 
 
 class _Reader:
-    """Reads one function block: notes each refused statement, replaces it by a harmless one, and tries again."""
+    """Reads one function block: notes each refused statement, replaces it by a harmless one, and reads the block again.
+    """
 
     def __init__(
         self, source: SourceFile, block: Block, decorator: scan.Line, kind: str, diagnostics: list[Diagnostic]
@@ -249,7 +249,7 @@ class _Reader:
         return next((x for x in reversed(self.lines) if x.first.line <= number), self.lines[0])
 
     def _note(self, line: scan.Line, diagnostic: Diagnostic) -> None:
-        """Keep the diagnostic; what stands for the statement from now on cannot be refused again."""
+        """Keep the diagnostic. Its statement is replaced, and the replacement is never refused."""
         self.errors += 1
         self.diagnostics.append(diagnostic)
         header = self._has_body(line)
@@ -305,7 +305,8 @@ class _Reader:
 
 
 def _foreign_letters(source: SourceFile, line: scan.Line) -> Diagnostic | None:
-    """Return the error of a name that is not ASCII: names become names of C++, and letters may look alike."""
+    """Return the error for a name that is not ASCII. Names become C++ names, and letters of different scripts may look
+    alike."""
     for token in line.tokens:
         if token.kind == "name" and not token.text.isascii():
             letter = next(c for c in token.text if not c.isascii())

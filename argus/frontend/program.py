@@ -1,4 +1,4 @@
-"""Program position, preconditions, loops, shared memory, barriers and layouts."""
+"""Elaborate the program position, preconditions, loops, shared memory, barriers and layouts."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def grid(call: CallSite) -> Value:
     names = [n for n in (f"e{axis}" for axis in range(MAX_GRID_AXES)) if arguments.given(call, n)]
     extents = tuple(_launch_scalar(call, n, "an extent of the grid", "bad-grid") for n in names)
     context.cluster = _cluster(call)
-    # Programs that fill up the last cluster: nothing tells them from the others.
+    # Additional programs fill up the last cluster. Nothing distinguishes them from the others.
     extents = (_in_clusters(extents[0], context.cluster), *extents[1:])
     context.persistent = arguments.flag(call, "persistent")
     context.grid, context.group = extents, _group(call, len(names))
@@ -350,7 +350,7 @@ def cp_async_wait(call: CallSite) -> Value:
 
 
 def _group_step(call: CallSite, stmt: CommitGroup | WaitGroup) -> Value:
-    """Emit nothing on a target without `cp.async`: its groups are always empty, and other copies are not in them."""
+    """Emit a step on groups of copies. On a target without `cp.async` emit nothing: its groups are always empty."""
     if call.context.target.has(INSTRUCTIONS["cp.async"]):
         call.context.emit(stmt, call.span)
     return Nothing()

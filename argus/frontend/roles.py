@@ -31,7 +31,7 @@ _SYNC = BARRIERS["bar.sync"]
 
 
 def role(call: CallSite) -> Value:
-    """Elaborates a helper as the program of the next warps of the block."""
+    """Elaborate a helper as the program of the block's next warps."""
     context, function = call.context, call.args["function"]
     context.require_top_level("a role", call.span)
     if not context.target.has(_SYNC):
@@ -79,7 +79,7 @@ def _budget(call: CallSite) -> int | None:
 
 
 def _whole(role: Role) -> int:
-    """Warps of the role's warpgroups."""
+    """Return the number of warps in the warpgroups that the role occupies."""
     return -(-role.num_warps // WARPGROUP) * WARPGROUP
 
 
@@ -94,7 +94,7 @@ def finished(context: Context) -> tuple[Stmt, ...]:
         what = f"the roles take {total} warps, each beginning with a group of {WARPGROUP}, and the kernel has"
         help = f"write `@argus.kernel(num_warps={total})`"
         context.error("bad-role", f"{what} {context.num_warps}", roles[0].span, help)
-    first = 1 + len(roles)  # the block has barrier 0, and every role one of its own
+    first = 1 + len(roles)  # Barrier 0 belongs to the block, and each role has one of its own.
     for late in context.named_barriers[_SYNC.barriers - first :]:
         what = f"there are {_SYNC.barriers} barriers: one of the block, one of each role, and"
         context.error("bad-barrier", f"{what} {_SYNC.barriers - first} others", late, "let roles share one")

@@ -1,8 +1,8 @@
-"""Logical lines of a Python file: enough lexis to find the functions that Argus reads, in any text at all.
+"""Logical lines of a Python file: enough tokenising to find, in any text, the functions that Argus reads.
 
-The grammar defines the language. This only tells where statements begin and end, so that the rest of a file
-can be skipped, and that a mistake can be pinned to one statement and the others still be read. It fails for too many
-words only.
+The grammar defines the language. This module only finds where statements begin and end, so that the rest of a file can
+be skipped, and so that an error can be assigned to one statement while the others are still read. The only failure is a
+text with too many words.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ MAX_BRACKETS = 50
 """Deepest nesting of brackets in a statement."""
 
 MAX_WORDS = 1_200_000
-"""Most tokens of a file."""
+"""Largest number of tokens in a file."""
 
 MAX_TOKENS = 4000
-"""Most tokens of one statement."""
+"""Largest number of tokens in one statement."""
 
 _TOKEN = re.compile(
     r"""
@@ -47,14 +47,14 @@ _LOOKALIKES = {
     "\u2264": "<=", "\u2265": ">=", "\u2260": "!=", "!": "not",
     "\u201c": '"', "\u201d": '"', "\u2018": "'", "\u2019": "'",
 }  # fmt: skip
-"""Characters of text processors, mathematics and other languages, and what Python writes for them."""
+"""Characters from word processors, mathematics and other languages, each with Python's spelling."""
 _PREFIX = re.compile(r"[A-Za-z]*")
 _PREFIXES = {"", "r", "b", "u", "f", "rb", "br", "fr", "rf"}
 _RESTART = re.compile(r"(?:def|class|import|from|async)\b|@\w")
 
 
 class Token(NamedTuple):
-    """A word of the text. Lines and columns are the file's; `kind` is a group of the scanner's pattern."""
+    """A word of the text. Lines and columns are those of the file; `kind` is a group of the scanner's pattern."""
 
     kind: str
     text: str
@@ -70,7 +70,8 @@ class Token(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One statement's header or a simple statement; `indent` counts columns, `broken` says what is wrong with it."""
+    """The header of a compound statement, or a simple statement. `indent` counts columns; `broken` says what is wrong
+    with the line."""
 
     tokens: tuple[Token, ...]
     indent: int
@@ -115,7 +116,7 @@ class _Scanner:
             if words > MAX_WORDS:
                 raise SourceError(self._too_many_words(line))
             match = _TOKEN.match(text, at)
-            assert match is not None and match.lastgroup is not None  # `other` takes any character
+            assert match is not None and match.lastgroup is not None  # The group `other` matches any character.
             kind, value, column = match.lastgroup, match.group(), at - start + 1
             at = match.end()
             end_line = line + value.count("\n") if kind in _OVER_LINES else line

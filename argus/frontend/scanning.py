@@ -1,4 +1,5 @@
-"""Scans: `cumsum`, `cumprod` and `associative_scan`. The combining function becomes expressions of single elements."""
+"""Elaborate scans: `cumsum`, `cumprod` and `associative_scan`. The combining function becomes expressions of single
+elements."""
 
 from __future__ import annotations
 
@@ -69,7 +70,8 @@ def _check(call: CallSite, x: Tile, span: Span) -> None:
 
 
 def _insist(call: CallSite, combine: Helper, finding: Finding) -> None:
-    """Reject a function that is not known to be associative; name numbers that refute it if some were found."""
+    """Reject a function that is not known to be associative. The error shows numbers that refute associativity, if some
+    were found."""
     if finding.associative:
         return
     name = combine.function.name

@@ -1,4 +1,4 @@
-"""Operators that rearrange register tiles: `reshape`, `join`, `split` and `interleave`."""
+"""Elaborate operators that rearrange register tiles: `reshape`, `join`, `split` and `interleave`."""
 
 from __future__ import annotations
 

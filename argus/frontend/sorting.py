@@ -41,7 +41,7 @@ def sort(call: CallSite) -> Value:
 
 
 def _keys(x: Tile) -> Tile:
-    """Return integers in the order of the elements. Comparing floats themselves would spread NaN."""
+    """Return integers in the order of the elements. Comparing floats directly would spread NaN."""
     if not x.dtype.is_float:
         return x
     wide = tiles.cast(x, float32)

@@ -42,7 +42,7 @@ _ELEMENTWISE = frozenset(o.name for o in OPERATORS.values() if o.symbol is None 
 _REDUCE = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum", "logsumexp": "logaddexp"}
 
 _CUMULATIVE = {"cumsum": "add", "cumprod": "mul"}
-"""Scans that a specification may name, by what they combine with."""
+"""Scans that a specification may name, with the operator that combines their elements."""
 
 
 def spec(call: CallSite) -> Value:
@@ -82,7 +82,7 @@ def _term(context: Context, node: Expression, axes: int) -> SpecTerm:
         case Unary(op="-", operand=operand):
             term = _combine(context, "neg", (operand,), axes, node.span)
             match term:
-                case Op(op="neg", args=(Const(value=value, dtype=dtype),)):  # -inf is a number to all that reads it
+                case Op(op="neg", args=(Const(value=value, dtype=dtype),)):  # Readers treat -inf as a number.
                     return Const(-value, dtype)
             return term
         case Compare(first=first, ops=(op,), rest=(right,)) if op in BINARY and _specified(context, (first, right)):
@@ -114,7 +114,7 @@ def _term(context: Context, node: Expression, axes: int) -> SpecTerm:
 
 def _leaf(context: Context, node: Expression, axes: int) -> SpecTerm:
     value = evaluate(context, node)
-    if isinstance(value, Specified):  # a name may be used under more lambdas than it was bound under
+    if isinstance(value, Specified):  # A name may be used under more lambdas than those in which it was bound.
         return renumbered(value.term, {axis: axis for axis in range(axes)})
     if isinstance(value, View):
         context.fail(
@@ -297,8 +297,8 @@ def _bound(context: Context, body: Lambda, axes: int) -> tuple[Expr, SpecTerm]:
 
 
 def _specified(context: Context, operands: tuple[Expression, ...]) -> bool:
-    """Return True if `operands` name terms of a specification, have reductions in them, or call helpers, which are
-    evaluated as such terms."""
+    """Return True if the operands must be evaluated as terms: they name terms of a specification, contain reductions,
+    or call helpers."""
     for operand in operands:
         match operand:
             case Lambda():
@@ -331,7 +331,7 @@ def _helper(context: Context, helper: Helper, args: tuple[Expression, ...], axes
 
 
 def _extents_in_helpers(context: Context, node: Expression, param: str, axes: int) -> list[int | Expr]:
-    """Extents of the dimensions that `param` indexes in helpers that are called with it."""
+    """Return the extents of the dimensions that `param` indexes inside helpers that are called with it."""
     found = [e for part in parts(node) for e in _extents_in_helpers(context, part, param, axes)]
     if not isinstance(node, Call) or not isinstance(node.function, Name):
         return found
@@ -352,7 +352,7 @@ def _extents_in_helpers(context: Context, node: Expression, param: str, axes: in
 
 
 def _value(context: Context, node: Expression, axes: int) -> Value:
-    """Return the value of an argument: a term, or the value of a name, which need not be a single element."""
+    """Return the value of an argument: a term, or the value of a name, which may be more than a single element."""
     match node:
         case Name() | Literal():
             return evaluate(context, node)

@@ -1,4 +1,4 @@
-"""Statements: bindings, accumulations, loops, branches."""
+"""Elaborate statements: bindings, accumulations, loops, branches."""
 
 from __future__ import annotations
 
@@ -54,7 +54,8 @@ NONE: Names = frozenset()
 
 
 def run(context: Context, body: tuple[Statement, ...], later: Names = NONE) -> Value | None:
-    """Elaborate statements in order; the value of a `return`, or None. Errors are noted, one a statement.
+    """Elaborate statements in order. Return the value of a `return`, or None. At most one error is noted for each
+    statement.
 
     `later` holds the names that may be read after `body`.
     """
@@ -143,7 +144,7 @@ def _wanted(context: Context, target: Target) -> Wanted:
 
 
 def _accumulation(context: Context, target: Target, value: Expression) -> tuple[str, Expression] | None:
-    """(operator, operand) if `target = value` accumulates into the fragment that `target` holds."""
+    """Return (operator, operand) if `target = value` accumulates into the fragment that `target` holds, else None."""
     if _fragment(context, target) is None:
         return None
     match value:
@@ -152,7 +153,8 @@ def _accumulation(context: Context, target: Target, value: Expression) -> tuple[
         case Binary(op="+", left=operand, right=Name(id=name)) if name == target.id:
             op = "add"
         case Binary(op="*", left=Name(id=name), right=Call() as operand) if name == target.id:
-            if not is_call(context, operand, "prod"):  # other factors rescale what is held: that is no reduction
+            # Other factors rescale the accumulated value, which is no reduction.
+            if not is_call(context, operand, "prod"):
                 return None
             op = "mul"
         case Call(function=function, args=(first, second), keywords=()) if target.id in names(value):
@@ -171,7 +173,7 @@ def _accumulation(context: Context, target: Target, value: Expression) -> tuple[
 
 
 def _accumulate(context: Context, target: Target, op: str, operand: Expression, span: Span) -> None:
-    """`target = target op operand`: an accumulation if the type stays, else an ordinary binding."""
+    """Elaborate `target = target op operand`: an accumulation if the type stays the same, else an ordinary binding."""
     held = context.frame.names[target.id].value
     assert isinstance(held, Tile) and held.fragment is not None
     value = evaluate(context, operand)
@@ -253,7 +255,7 @@ def _return(context: Context, statement: ReturnStmt, rest: tuple[Statement, ...]
 
 
 def _in_place(context: Context, value: Expression) -> bool:
-    """Return True for a product, or a helper's that may be one: it goes into what the caller's result replaces."""
+    """Return True for a product, or for a call of a helper that may return one. Its result is accumulated in place."""
     if not isinstance(value, Call) or not isinstance(value.function, (Name, Attribute)):
         return False
     function = evaluate(context, value.function)

@@ -1,4 +1,4 @@
-"""The surface tree: a kernel file as its author wrote it, before names and types mean anything."""
+"""The surface tree: a kernel file as its author wrote it, before names and types are resolved."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from argus.source import Outer, SourceFile, Span, span_field
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A name, read."""
+    """A name that is read."""
 
     id: str
     span: Span = span_field()
@@ -75,7 +75,7 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class Subscript:
-    """`value[items]`; a parenthesised tuple counts as several items, as in Python."""
+    """`value[items]`. A parenthesised tuple counts as several items, as in Python."""
 
     value: Expression
     items: tuple[Expression | Slice, ...]
@@ -84,7 +84,7 @@ class Subscript:
 
 @dataclass(frozen=True, slots=True)
 class Unary:
-    """`op operand`, `op` one of `- + ~ not`."""
+    """`op operand`, where `op` is one of `- + ~ not`."""
 
     op: str
     operand: Expression
@@ -93,7 +93,7 @@ class Unary:
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """`left op right`, arithmetic and bitwise."""
+    """`left op right` for an arithmetic or bitwise operator."""
 
     op: str
     left: Expression
@@ -113,7 +113,7 @@ class Logic:
 
 @dataclass(frozen=True, slots=True)
 class Compare:
-    """`first op0 rest0 op1 rest1 ...`, chained as in Python."""
+    """`first op0 rest0 op1 rest1 ...`, comparisons chained as in Python."""
 
     first: Expression
     ops: tuple[str, ...]
@@ -133,7 +133,7 @@ class Conditional:
 
 @dataclass(frozen=True, slots=True)
 class Lambda:
-    """`lambda params: body`, an argument of a call only."""
+    """`lambda params: body`, which may only be an argument of a call."""
 
     params: tuple[str, ...]
     body: Expression
@@ -188,7 +188,7 @@ class AugAssign:
 
 @dataclass(frozen=True, slots=True)
 class ExprStmt:
-    """An expression for its effect; a docstring too."""
+    """An expression that is evaluated for its effect, or a docstring."""
 
     value: Expression
     span: Span = span_field()
@@ -206,7 +206,7 @@ class ForStmt:
 
 @dataclass(frozen=True, slots=True)
 class IfStmt:
-    """`if cond: ... else: ...`; `elif` is an `IfStmt` alone in `orelse`. `span` is the header."""
+    """`if cond: ... else: ...`. An `elif` is an `IfStmt` alone in `orelse`. `span` is the header."""
 
     cond: Expression
     then: tuple[Statement, ...]
@@ -267,7 +267,7 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class ModuleConstant:
-    """A module-level `name = value`. `value` is None where the text is Python that the language cannot read."""
+    """A module-level `name = value`. `value` is None if it is Python code that the language cannot read."""
 
     name: str
     value: Expression | None
@@ -300,7 +300,8 @@ class Module:
     around: tuple[Outer, ...] = ()
 
     def outer(self, name: str) -> Outer | None:
-        """Return the meaning of a name (or name with attributes) that comes from outside the file; None for others."""
+        """Return the meaning of a name (or a name with attributes) that comes from outside the file, or None for
+        others."""
         return next((outer for outer in self.around if outer.name == name), None)
 
     def function(self, name: str) -> Function | None:
@@ -309,12 +310,12 @@ class Module:
 
     @property
     def kernels(self) -> tuple[str, ...]:
-        """The names of its kernels, each once, in order."""
+        """The names of the file's kernels, each once, in order."""
         return self._of_kind("kernel")
 
     @property
     def programs(self) -> tuple[str, ...]:
-        """The names of its programs, each once, in order."""
+        """The names of the file's programs, each once, in order."""
         return self._of_kind("program")
 
     def _of_kind(self, wanted: str) -> tuple[str, ...]:

@@ -1,8 +1,7 @@
-"""The grammar's parser, and the tables that it runs on, made ahead: to make them takes forty times as long as to read
-them.
+"""The grammar's parser and the tables that it runs on. Computing the tables takes forty times as long as reading them.
 
-`python -m argus.frontend.tables` makes them anew, after a change of the grammar or for another release of lark. Tables
-of another grammar or another release are left aside: the parser is then made of the grammar.
+`python -m argus.frontend.tables` computes the tables again after a change of the grammar or for another release of
+lark. Tables of another grammar or release are ignored, and the parser is then made from the grammar.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ def made_of(grammar: str) -> Lark:
     return Lark(
         grammar,
         parser="lalr",
-        lexer="basic",  # a contextual one would take keywords for names where no keyword may stand
+        lexer="basic",  # A contextual lexer would read names as keywords where no keyword may stand.
         start=["function", "constant"],
         postlex=_Indenter(),
         propagate_positions=True,
@@ -63,7 +62,7 @@ def load(grammar: str, path: Path = PATH) -> Lark | None:
 def save(parser: Lark, grammar: str, path: Path = PATH) -> None:
     """Write the tables of the parser for `grammar`. Raises OSError."""
     data, memo = parser.memo_serialize([TerminalDef, Rule])
-    data["options"]["postlex"] = None  # an object, which is given again by who reads them
+    data["options"]["postlex"] = None  # This option is an object; the reader of the tables passes it again.
     content = {"identity": identity(grammar), "data": data, "memo": memo}
     path.write_text(json.dumps(content, indent=None, separators=(",", ":")) + "\n", encoding="utf-8")
 
@@ -74,7 +73,7 @@ def identity(grammar: str) -> list[str]:
 
 
 def _numbered(table: dict[str, Any]) -> dict[int, Any]:
-    """JSON writes numbers that are keys as text."""
+    """Convert keys from text back to numbers, because JSON writes all keys as text."""
     return {int(key): value for key, value in table.items()}
 
 

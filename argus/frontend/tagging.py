@@ -1,4 +1,4 @@
-"""Tags and specifications: `al.tag`, `al.assert_tags`, `al.spec`. They cost nothing and emit nothing."""
+"""Elaborate tags and assertions: `al.tag`, `al.assert_tags`, `al.spec`. They emit no code."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from argus.source import Span
 
 @contextmanager
 def quantified(context: Context, params: tuple[str, ...], span: Span, first_axis: int = 0) -> Iterator[None]:
-    """Inside of a lambda: its parameters are `Coord`s from `first_axis` on, and a subscript is one element."""
+    """Enter a lambda: its parameters are `Coord`s numbered from `first_axis`, and a subscript is one element."""
     outer = context.frame
     frame = Frame(outer.function, outer.base, dict(outer.names), dict(outer.gone), outer.sizes, True)
     for axis, name in enumerate(params, first_axis):
@@ -62,7 +62,7 @@ def quantified(context: Context, params: tuple[str, ...], span: Span, first_axis
 
 
 def is_call(context: Context, node: Expression, name: str) -> bool:
-    """Return True if `node` calls the language's function `name`; names that begin with `builtins.` are Python's."""
+    """Return True if `node` calls the language's function `name`. Names that begin with `builtins.` are Python's."""
     if not isinstance(node, Call) or not isinstance(node.function, (Name, Attribute)):
         return False
     try:
@@ -114,7 +114,7 @@ def tag(call: CallSite) -> Value:
 
 
 def _once_for_all(context: Context, tensor: str, span: Span) -> None:
-    """Check that a tensor is tagged once, at the top level: its tag holds for the whole kernel."""
+    """Check that a tensor is tagged once, and at the top level, because its tag holds for the whole kernel."""
     context.require_top_level("a tensor's tag", span)
     before = next((s for s in context.body if isinstance(s, Tag) and s.obj == tensor), None)
     if before is not None:
@@ -128,7 +128,7 @@ def _once_for_all(context: Context, tensor: str, span: Span) -> None:
 
 
 def _fields(context: Context, body: Expression) -> list[tuple[str, Expression]]:
-    """Field names and expressions of a tag function's body."""
+    """Return the field names and expressions in the body of a tag function."""
     if isinstance(body, Call) and isinstance(body.function, Name) and body.function.id == "dict":
         if body.args:
             context.fail("bad-tag", "fields are named: `dict(row=..., col=...)`", body.args[0].span, "name this field")
@@ -222,7 +222,7 @@ def _element(context: Context, node: Subscript) -> Elem:
 
 
 def assert_tags(call: CallSite) -> Value:
-    """Conditions over tags, for all values of the parameters that index something directly."""
+    """Elaborate conditions over tags, for all values of the parameters that directly index a tile or tensor."""
     context, node = call.context, arguments.function(call, "condition").node
     with quantified(context, node.params, node.span):
         extents = [_extent(context, node, p) for p in node.params]
@@ -280,7 +280,7 @@ def _extent(context: Context, node: Lambda, param: str) -> int:
 
 
 def direct_extents(context: Context, node: Expression, param: str) -> Iterator[int | Expr]:
-    """Extents of the dimensions that the bare name `param` indexes anywhere in `node`."""
+    """Return the extents of the dimensions that the bare name `param` indexes anywhere in `node`."""
     if isinstance(node, Lambda) and param in node.params:
         return
     if isinstance(node, Subscript):
@@ -324,7 +324,7 @@ def _items(
     if isinstance(node.value, Subscript) or not any(map(wanted, node.items)):
         return
     if is_call(context, node.value, "softmax"):
-        return  # its own parameter says how far it ranges
+        return  # The inner lambda's own parameter of this name determines its range.
     value = evaluate(context, node.value)
     if isinstance(value, (Tile, View)) and len(value.shape) == len(node.items):
         yield from (pair for pair in zip(node.items, value.shape, strict=True) if wanted(pair[0]))

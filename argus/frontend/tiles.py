@@ -17,7 +17,7 @@ from argus.layout import FragmentLayout
 from argus.source import Span
 
 MAX_NAMED = 200
-"""Largest expression, in nodes, that a name stands for; a larger one gets registers."""
+"""Largest expression, in nodes, that a name may stand for. A larger one gets registers."""
 
 BINARY = {
     "+": "add", "-": "sub", "*": "mul", "/": "truediv", "//": "floordiv", "%": "mod", "&": "and", "|": "or",
@@ -99,7 +99,7 @@ def as_tile(context: Context, value: Value, span: Span, dtype: DType | None = No
 
 
 def check_shape(context: Context, shape: tuple[int, ...], span: Span) -> None:
-    """Extents are positive and the tile is not absurdly large."""
+    """Check that extents are positive and that the tile has an acceptable number of elements."""
     size = 1
     for extent in shape:
         if extent < 1:
@@ -122,7 +122,7 @@ def check_shape(context: Context, shape: tuple[int, ...], span: Span) -> None:
 def broadcast_shapes(
     context: Context, shapes: list[tuple[int, ...]], span: Span, notes: tuple[Note, ...] = ()
 ) -> tuple[int, ...]:
-    """NumPy's rule; shapes align at their last dimension, and an extent of 1 stretches."""
+    """Broadcast shapes by NumPy's rule: shapes align at their last dimension, and an extent of 1 stretches."""
     rank = max((len(s) for s in shapes), default=0)
     result: list[int] = []
     for axis in range(-rank, 0):
@@ -289,7 +289,7 @@ def _check_constant(context: Context, expr: Expr, span: Span) -> None:
 
 
 def require_bool(context: Context, tile: Tile, span: Span, what: str) -> None:
-    """Conditions and masks are bool, not numbers."""
+    """Check that a condition or mask is bool, not a number."""
     if tile.dtype is not boolean:
         context.fail("bad-condition", f"{what} is {tile.dtype}, not bool", span, "compare it with something: `x != 0`")
 
@@ -317,7 +317,7 @@ def _is_integer(value: Value) -> bool:
 
 
 def _refuse_pointer(context: Context, view: View, other: Span, span: Span) -> NoReturn:
-    """Report pointer arithmetic, as other languages have it, with the index that stands for it here."""
+    """Report pointer arithmetic, which other languages have, and show the index expression that replaces it."""
     name = view.obj.name
     source = other.file.line(other.line) if other.file is not None and other.line == other.end_line else ""
     offset = source[other.column - 1 : other.end_column - 1] or "i"

@@ -22,9 +22,9 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """A tile of `shape` whose element at `Coord(0), ...` is `expr`; shape `()` is a scalar.
+    """A tile of `shape` whose element at `Coord(0), ...` is `expr`. The shape `()` is a scalar.
 
-    `fresh`: `expr` reads a fragment that no name is bound to, so that binding may adopt it.
+    `fresh`: `expr` reads a fragment that no name is bound to, so the name that is bound next may adopt it.
     """
 
     shape: tuple[int, ...]
@@ -34,7 +34,7 @@ class Tile:
 
     @property
     def fragment(self) -> str | None:
-        """The fragment that this tile is, element by element, or None for any other expression."""
+        """The fragment whose elements are exactly those of this tile, or None for any other expression."""
         if isinstance(self.expr, Elem) and self.expr.index == coords(len(self.shape)):
             return self.expr.obj
         return None
@@ -42,9 +42,9 @@ class Tile:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Part of a tensor or shared tile: the element at `Coord(0), ...` is `obj[index]`.
+    """A part of a tensor or shared tile. Its element at `Coord(0), ...` is `obj[index]`.
 
-    Extents are numbers, or expressions for whole dimensions of symbolic extent. With `block`, the object is that of
+    Extents are numbers, or expressions for whole dimensions of symbolic extent. With `block`, the object belongs to
     another block of the cluster.
     """
 
@@ -65,7 +65,8 @@ class View:
 
     @property
     def order(self) -> tuple[int, ...] | None:
-        """The view's dimension for each dimension of the object; None unless the view is the whole object, permuted."""
+        """The view's dimension for each dimension of the object, or None unless the view is the whole object, possibly
+        permuted."""
         axes = tuple(e.axis for e in self.index if isinstance(e, Coord))
         extents = extents_of(self.obj)
         if self.block is not None or sorted(axes) != list(range(len(extents))) or len(axes) != len(self.index):
@@ -74,7 +75,7 @@ class View:
 
     @property
     def extents(self) -> tuple[int, ...]:
-        """The shape, where all of it is constant; ValueError otherwise."""
+        """The shape as integers. Raises ValueError unless all extents are constant."""
         if not all(isinstance(n, int) for n in self.shape):
             raise ValueError("a view with a symbolic extent")
         return tuple(n for n in self.shape if isinstance(n, int))
@@ -87,35 +88,35 @@ def extents_of(obj: Tensor | Shared) -> tuple[int | Expr, ...]:
 
 @dataclass(frozen=True, slots=True)
 class TupleValue:
-    """A tuple that is not constant as a whole."""
+    """A tuple with an item that is not constant."""
 
     items: tuple[Value, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class LambdaValue:
-    """A lambda, unevaluated."""
+    """A lambda that is not evaluated yet."""
 
     node: Lambda
 
 
 @dataclass(frozen=True, slots=True)
 class ModuleValue:
-    """`argus.language`, or another dotted path of an import."""
+    """The module `argus.language`, or another dotted path of an import."""
 
     path: str
 
 
 @dataclass(frozen=True, slots=True)
 class Builtin:
-    """A function of the language, by its name in `argus.language`."""
+    """A function of the language, identified by its name in `argus.language`."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Helper:
-    """An `@argus.func`, and the file whose names it sees."""
+    """An `@argus.func`, with the file whose names it sees."""
 
     function: Function
     module: Module
@@ -123,7 +124,7 @@ class Helper:
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """`receiver.name`, to be called."""
+    """The method `receiver.name`, which is to be called."""
 
     receiver: Value
     name: str
@@ -150,14 +151,14 @@ class Contents:
 
 @dataclass(frozen=True, slots=True)
 class Specified:
-    """A term of a specification that a helper's parameter or name stands for."""
+    """A term of a specification for which a helper's parameter or a name stands."""
 
     term: SpecTerm
 
 
 @dataclass(frozen=True, slots=True)
 class NamedBarrier:
-    """`al.named_barrier(threads)`, the kernel's `index`-th."""
+    """The kernel's named barrier number `index`, made by `al.named_barrier(threads)`."""
 
     index: int
     threads: int
@@ -165,7 +166,7 @@ class NamedBarrier:
 
 @dataclass(frozen=True, slots=True)
 class MbarrierArray:
-    """`al.mbarrier(count, arrivals)`, by its name."""
+    """An array made by `al.mbarrier(count, arrivals)`, identified by its name."""
 
     name: str
     count: int
@@ -181,21 +182,21 @@ class MbarrierSlot:
 
 @dataclass(frozen=True, slots=True)
 class StreamValue:
-    """A program's stream, by its name."""
+    """A program's stream, identified by its name."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class EventValue:
-    """A program's event, by its name."""
+    """A program's event, identified by its name."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """The value of a call for its effect."""
+    """The value of a call that only has an effect."""
 
 
 @dataclass(frozen=True, slots=True)

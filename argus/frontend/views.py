@@ -1,4 +1,5 @@
-"""Views: subscripts of tensors, shared tiles and register tiles; transposition; masks of elements out of range."""
+"""Elaborate views: subscripts of tensors, shared tiles and register tiles; transposition; masks of elements out of
+range."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ from argus.source import Span
 
 @dataclass(frozen=True, slots=True)
 class SliceValue:
-    """An evaluated slice; None for a missing part."""
+    """An evaluated slice. A missing part is None."""
 
     lower: Value | None
     upper: Value | None
@@ -215,7 +216,8 @@ def difference(upper: Expr, lower: Expr) -> int | None:
 
 
 def permute(context: Context, value: Value, dims: tuple[int, ...], span: Span) -> Value:
-    """Dimension i of the result is dimension `dims[i]` of `value`, a tile or a view."""
+    """Return `value`, a tile or a view, with permuted dimensions: dimension i of the result is dimension `dims[i]` of
+    `value`."""
     if not isinstance(value, (Tile, View)):
         context.fail("type-mismatch", f"{describe(value)} has no dimensions to permute", span, "use a tile or a view")
     if sorted(dims) != list(range(len(value.shape))):
@@ -251,7 +253,7 @@ def boundary_conditions(context: Context, view: View, dims: tuple[int, ...]) -> 
     """Return the conditions `0 <= index < extent` for every dimension of the object whose index moves along one of the
     view's dimensions `dims`.
 
-    The lower bound is left out where the index cannot be negative by its form.
+    The lower bound is omitted if the form of the index shows that it cannot be negative.
     """
     conditions: list[Expr] = []
     for index, extent in zip(view.index, view.obj.shape, strict=True):

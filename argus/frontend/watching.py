@@ -1,4 +1,4 @@
-"""Output from a running kernel: `al.device_print` and `al.device_assert`."""
+"""Elaborate output from a running kernel: `al.device_print` and `al.device_assert`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from argus.ir.watch import Quoted
 from argus.source import Span
 
 LONGEST = 200
-"""The most characters of a text that a kernel prints."""
+"""Largest number of characters in a text that a kernel prints."""
 
 
 def device_print(call: CallSite) -> Value:

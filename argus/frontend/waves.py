@@ -1,4 +1,4 @@
-"""The wave steps of AMD: waits for counters, the bare barrier, and hints."""
+"""Elaborate AMD's steps of waves: waits for counters, the bare barrier, and hints."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ def s_barrier(call: CallSite) -> Value:
 
 
 def _hint(node: type[Hint]) -> Handler:
-    """Return the handler that turns a call into a hint. Its parameters are the operands of the row, in this order."""
+    """Return the handler that turns a call into a hint. Its parameters are the operands of the table row, in the row's
+    order."""
 
     def handle(call: CallSite) -> Value:
         return _emit(call, node(*(arguments.integer(call, name, 0) for name, _, _ in STEPS[node.ROW].operands)))

@@ -47,7 +47,7 @@ def from_text(text: str, path: str = "<text>") -> dict[str, JitKernel]:
     Imports are resolved as files, beside `path` and on Python's path. `@argus.autotune` is ignored. Raises SourceError
     with every syntax error, or if there is no kernel.
     """
-    from argus.compile import kernels  # with the parser
+    from argus.compile import kernels  # imported late, because it loads the parser
 
     file = linked(SourceFile(path, text))
     return {name: jit(KernelSource(name, file)) for name in kernels(file)}

@@ -14,15 +14,17 @@ from argus.runtime.executable import Executable
 
 
 def target_of(device: str) -> str:
-    """Return the target of a PyTorch device ("cpu", "cuda:1"). Raises LaunchError "unsupported-device" without one."""
+    """Return the target of a PyTorch device ("cpu", "cuda:1"). Raises LaunchError "unsupported-device" if there is
+    none."""
     kind, _, index = device.partition(":")
     if kind == "cpu":
         return "cpu"
     if kind != "cuda":
         raise _unsupported(f"device {device}", "pass tensors on the CPU, on an NVIDIA GPU or on an MI300X")
     torch = sys.modules["torch"]
-    if torch.version.hip is not None:  # PyTorch for ROCm calls its devices "cuda", too
-        # The name may be followed by features: "gfx942:sramecc+:xnack-". Code objects run with any choice of these.
+    if torch.version.hip is not None:  # PyTorch for ROCm, too, calls its devices "cuda".
+        # Features may follow the name: "gfx942:sramecc+:xnack-". Code objects run with any combination of these
+        # features.
         architecture = torch.cuda.get_device_properties(int(index)).gcnArchName.partition(":")[0]
         found = target_for("amd", architecture)
         if found is not None:

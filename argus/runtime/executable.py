@@ -116,7 +116,7 @@ class CachedSource:
         return _executable(self._entry("executable", _built_with(options), make), self.text.file)
 
     def cached(self, options: Options) -> Executable | None:
-        """Return the kernel if it was proved and built before and is still in the cache; else None."""
+        """Return the kernel if it was proved and built earlier and is still in the cache, else None."""
         entry = self._cache().get(self._key("executable", _built_with(options)))
         return None if entry is None else _executable(entry, self.text.file)
 
@@ -137,7 +137,7 @@ class CachedSource:
 
 
 def unaligned(signature: Signature) -> Signature:
-    """Return `signature` with no requirement on alignment."""
+    """Return `signature` without alignment requirements."""
     params = (replace(p, alignment=1) if isinstance(p, TensorParam) else p for p in signature.params)
     return replace(signature, params=tuple(params))
 
@@ -180,7 +180,7 @@ def _built_with(options: Options) -> dict[str, Json]:
 
 
 def _toolchain(target: str) -> Json:
-    """Return the identity of the compiler that builds for `target`; None if there is none."""
+    """Return the identity of the compiler that builds for `target`, or None if there is none."""
     match TARGETS[target].vendor:
         case "cpu":
             from argus.backend.cpu.toolchain import find_compiler

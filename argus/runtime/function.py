@@ -21,7 +21,8 @@ from argus.runtime.reader import UNREADABLE, Cold, Prepared, Site
 from argus.runtime.work import Work, plain, recipe_of, stand_in
 
 _MOST = 4096
-"""The most launches, and the most ways to call, that a function keeps; beyond that number, all are prepared anew."""
+"""Largest number of launches, and of ways to call, that a function keeps. Beyond this number, all of them are prepared
+again."""
 
 
 class _Unread(Exception):
@@ -29,7 +30,7 @@ class _Unread(Exception):
 
 
 _MISSES = (type(None), Cold, _Unread)
-"""Types of what a site gives for calls that it does not serve."""
+"""The types of results that a site returns for calls that it does not serve."""
 
 
 def _unprepared(_values: tuple[Number, ...]) -> None:
@@ -229,6 +230,7 @@ def _inlined(
     return getattr(getattr(torch.ops, namespace), name).default(*given)
 
 
-# Read by Dynamo, as `torch.compiler.disable` and `assume_constant_result` set them: PyTorch need not be imported.
+# Dynamo reads these attributes, which `torch.compiler.disable` and `assume_constant_result` set. PyTorch need not be
+# imported.
 Function.__call__._torchdynamo_inline = _inlined  # type: ignore[attr-defined]
 _registered._dynamo_marked_constant = True  # type: ignore[attr-defined]

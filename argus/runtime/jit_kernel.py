@@ -17,8 +17,8 @@ from argus.runtime.planner import NUM_WARPS, Call, Grid, Planner, Situation, gri
 from argus.runtime.reader import ABSENT, UNREADABLE, Cold, Prepared, Site, in_memory
 
 _MAX_PLANS = 4096
-"""Prepared launches that a kernel keeps, about two kilobytes each and half a kilobyte for each set of addresses; beyond
-that number, all are prepared anew."""
+"""Largest number of prepared launches that a kernel keeps. Each takes about two kilobytes, and half a kilobyte for each
+set of addresses. Beyond this number, all of them are prepared again."""
 
 _UNKNOWN = (KeyError, *UNREADABLE)
 
@@ -77,23 +77,23 @@ class JitKernel:
         return f"<argus kernel {self.__name__}>"
 
     def _repr_html_(self) -> str:
-        """Return name, parameters and description as a notebook shows them."""
+        """Return the kernel's name, parameters and description as HTML for a notebook."""
         try:
             given = ", ".join(f"{p.name}: {p.kind}" for p in self.parameters)
-        except ArgusError:  # a text with mistakes, which the first call reports
+        except ArgusError:  # The text has mistakes, which the first call reports.
             given = "..."
         return f"<p><b>{escape(self.__name__)}</b>({escape(given)})</p><pre>{escape(self.__doc__ or '')}</pre>"
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
         """Launch the kernel on the declared grid."""
-        # Written for few bytecodes. Keyword values are found by identity (sites keep them alive): comparing them would
-        # double the time.
+        # Written for few bytecodes. Keyword values are found by identity (sites keep them alive), because comparing
+        # them would double the time.
         way = (None, len(args), *kwargs, *map(id, kwargs.values())) if kwargs else len(args)
         try:
             missed = self._sites[way].read(*args)
         except _UNKNOWN:
             missed = self
-        if missed is not None:  # not inside the handler: a later error would show this one as its context
+        if missed is not None:  # Not inside the handler, where a later error would show the first error as its context.
             self._call_slowly(missed, way, None, args, kwargs)
 
     def __getitem__(self, grid: Grid | int | ComputedGrid) -> Callable[..., None]:
@@ -123,7 +123,7 @@ class JitKernel:
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """The parameters in order of declaration. Raises SourceError."""
+        """The parameters in the order of declaration. Raises SourceError."""
         return self._planner.parameters
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -142,7 +142,7 @@ class JitKernel:
         num_warps: int | None = None,
         **constexprs: object,
     ) -> Executable:
-        """Prove and build without launching. `alignment` is in bytes by tensor, 16 for tensors that it leaves out.
+        """Prove and build without launching. `alignment` maps tensors to bytes; tensors that it omits have 16.
 
         Raises SourceError, VerificationError, ToolchainError.
         """
@@ -266,7 +266,7 @@ class JitKernel:
         try:
             if way in self._sites or not all(map(is_constant, constants.values())):
                 return False
-        except TypeError:  # not hashable, such as a grid of lists
+        except TypeError:  # The grid is not hashable, such as a list.
             return False
         if len(self._sites) >= _MAX_PLANS:
             self._sites.clear()
@@ -327,7 +327,8 @@ def _inlined_on(self: JitKernel, grid: Grid, *args: Any, **kwargs: Any) -> None:
     operator_call(self, grid, args, kwargs)
 
 
-# Read by Dynamo, as `torch.compiler.disable` and `assume_constant_result` set them: PyTorch need not be imported.
+# Dynamo reads these attributes, which `torch.compiler.disable` and `assume_constant_result` set. PyTorch need not be
+# imported.
 JitKernel.__call__._torchdynamo_inline = _inlined  # type: ignore[attr-defined]
 JitKernel._on._torchdynamo_inline = _inlined_on  # type: ignore[attr-defined]
 JitKernel._on_computed._torchdynamo_disable = True  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""Prepare a launch from a call's arguments, the slow way: names, signature, proof, build, checks."""
+"""Prepare a launch from a call's arguments, without shortcuts: names, signature, proof, build, checks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from argus.runtime.executable import CONSTEXPR, OPTIONAL, TENSOR, Executable, Pa
 from argus.runtime.reader import count_writes
 
 NUM_WARPS, CHECK_INDEX_TENSORS = "num_warps", "check_index_tensors"
-"""Keywords of a call that are no parameters."""
+"""Keywords of a call that are options, not kernel parameters."""
 
 Grid = tuple[int, ...]
 _T = TypeVar("_T")
@@ -30,7 +30,8 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call's arguments by name: launch arguments in order of declaration, constants, and the call's options."""
+    """A call's arguments by name: the launch arguments in the order of declaration, the constants, and the call's
+    options."""
 
     runtime: Mapping[str, Any]
     constexprs: Mapping[str, object]
@@ -171,12 +172,13 @@ class Planner:
         )
 
     def interface(self, call: Call, target: str) -> Signature:
-        """Return the signature for a call's constants, with no requirement on alignment. Raises SourceError."""
+        """Return the signature for a call's constants, without alignment requirements. Raises SourceError."""
         options = Options(target, call.num_warps, call.constexprs)
         return _kept(self._interfaces, (call.constants, target), lambda: self._source.interface(options))
 
     def executable(self, call: Call, target: str, alignments: Mapping[str, int]) -> Executable:
-        """Return the kernel for a call's constants and alignments, in bytes by tensor; 16 for tensors left out."""
+        """Return the kernel for a call's constants and alignments (bytes by tensor, 16 for tensors that are omitted).
+        """
         options = Options(target, call.num_warps, call.constexprs, alignments)
         key = (call.constants, target, frozenset(item for item in alignments.items() if item[1] != ALIGNMENTS[0]))
         if key in self._refused:
@@ -200,7 +202,7 @@ class Planner:
 
 
 def grid_of(grid: object) -> Grid:
-    """Return a grid, an integer or a sequence of integers, as a tuple. Raises LaunchError "grid-mismatch"."""
+    """Convert a grid, an integer or a sequence of integers, to a tuple. Raises LaunchError "grid-mismatch"."""
     try:
         if isinstance(grid, (tuple, list)):
             return tuple(operator.index(extent) for extent in grid)

@@ -1,4 +1,4 @@
-"""Readers: get the addresses of a call's PyTorch tensors, find what was prepared for such tensors, and run it.
+"""Readers: get the addresses of a call's PyTorch tensors, find the launch prepared for such tensors, and run it.
 
 A reader is generated as straight-line Python code, because a loop over the arguments takes longer than the rest of a
 launch. The code contains only positions of arguments, nothing from a kernel or a call.
@@ -17,16 +17,18 @@ from argus.diagnostic import LaunchError
 from argus.runtime.executable import CONSTEXPR, SCALAR, TENSOR
 
 ABSENT = "absent"
-"""The kind of an argument that is None: an optional tensor."""
+"""The kind of an argument that is None, for an optional tensor."""
 
 Check = Callable[..., bool]
-"""Whether tensors are like those that it was made of, in all that a plan depends on but their addresses."""
+"""Returns True if tensors equal those from which the check was made, in everything but their addresses that a plan
+depends on."""
 
 Run = Callable[[tuple[Number, ...]], Any]
-"""`run(values)`, of the tensors' addresses followed by the scalars: queues launches, and gives a call's results."""
+"""`run(values)` takes the tensors' addresses and then the scalars. It queues the launches and returns the call's
+results."""
 
 _HOT = 4
-"""What is tried before a key is made: a check takes a tenth of the time of a key."""
+"""Number of launches that are tried before a key is made. A check takes a tenth of the time of a key."""
 
 _RENEWALS = 8
 
@@ -52,7 +54,8 @@ class Prepared:
     renewals: int = _RENEWALS
 
     def started(self, tensors: Sequence[Any], values: tuple[Number, ...]) -> Any:
-        """Count writes of the tensors, run, and return the result. Raises LaunchError for a tensor without memory."""
+        """Count writes of the tensors, run the launch, and return its result. Raises LaunchError for a tensor without
+        memory."""
         if 0 in values[: len(tensors)]:
             _refuse_freed(tensors)
         count_writes(tensors[i] for i in self.written)
@@ -112,9 +115,10 @@ class Cold:
 
 
 Reader = Callable[..., Any]
-"""`reader(*arguments)` runs what was prepared for such tensors, and gives what that gives; or `Cold`.
+"""`reader(*arguments)` runs the launch prepared for such tensors and returns its result, or `Cold` if there is none.
 
-AttributeError or TypeError for what is no tensor of PyTorch, RuntimeError for one without an address.
+It raises AttributeError or TypeError for an object that is no PyTorch tensor, and RuntimeError for a tensor without an
+address.
 """
 
 UNREADABLE = (AttributeError, RuntimeError, TypeError)
@@ -132,7 +136,7 @@ class Site:
     def __init__(self, kinds: tuple[str, ...], name: Hashable, keywords: Mapping[str, object]) -> None:
         self.hot: tuple[tuple[Check, Run, Callable[[Any], None]], ...] = ()
         self.kinds = kinds
-        self.keywords = dict(keywords)  # kept, because calls find their site by the identity of these objects
+        self.keywords = dict(keywords)  # These objects are kept, because calls find their site by identity.
         self.written: tuple[int, ...] = ()
         self._name = name
         self.read: Reader = _generated(kinds, ())(self, name, Cold, _ordinary)

@@ -18,7 +18,7 @@ from argus.runtime.reader import Run
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """The address of the call's tensor number `index`, plus `offset` bytes."""
+    """The address of the call's tensor at position `index`, plus `offset` bytes."""
 
     index: int
     offset: int = 0
@@ -33,7 +33,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """The address of the tensor that allocation number `index` returns, plus `offset` bytes."""
+    """The address of the tensor that allocation `index` returns, plus `offset` bytes."""
 
     index: int
     offset: int = 0
@@ -85,10 +85,11 @@ def room_like(x: Any) -> Callable[[], Any]:
 
 
 def room(shape: Sequence[int], dtype: Any, device: Any, strides: tuple[int, ...] | None = None) -> Callable[[], Any]:
-    """Return a function that allocates tensors, contiguous ones without `strides`.
+    """Return a function that allocates tensors, which are contiguous if `strides` is omitted.
 
-    `torch.empty` takes as long as the driver's launch, and `empty_strided` half of that. The function that PyTorch's
-    own compiled code calls takes a third. It allocates on the current device, so it is used if there is only one.
+    `torch.empty` takes as long as the driver's launch, and `empty_strided` half as long. The function that PyTorch's
+    own compiled code calls takes a third. It allocates on the current device, so it is used only if there is a single
+    device.
     """
     import torch
 

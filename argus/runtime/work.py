@@ -1,4 +1,5 @@
-"""The launches of one call of a function of tensors, and the recipe that repeats them for every call of its kind."""
+"""The launches of one call of a function of tensors, and the recipe that repeats them for every call with the same
+shapes, strides, dtypes, alignments and devices."""
 
 from __future__ import annotations
 
@@ -71,11 +72,11 @@ def stand_in(number: Number) -> Number:
 
 
 def recipe_of(work: Callable[[], Work], given: tuple[Any, ...], told: tuple[Number, ...]) -> Recipe | None:
-    """Return the recipe of `work` for all calls of its kind; None if it must run again in each call.
+    """Return the recipe of `work` for all calls of its kind, or None if the work must run again in each call.
 
     The tensors are base tensors, so that the base of a view identifies its tensor. The numbers are stand-ins.
     """
-    for _ in range(2):  # the first run may create tensors that are kept for later calls
+    for _ in range(2):  # The first run may create tensors that are kept for later calls.
         with _allocations() as seen:
             found = work()
         recipe = _Recorder(given, told, seen).recipe(found)
@@ -158,7 +159,7 @@ class _Recorder:
         return number
 
     def _tensor(self, x: Any, read: bool, written: bool) -> Value | None:
-        """Return the source of a tensor's address; None for an allocation that is read before it is written."""
+        """Return the source of a tensor's address, or None for an allocation that is read before it is written."""
         for index, base in enumerate(self._given):
             if x is base or x._base is base:
                 if written:
@@ -197,12 +198,12 @@ def _allocations_class() -> Any:
     empty = {aten.empty, aten.empty_strided, aten.empty_like, aten.new_empty, aten.new_empty_strided}
 
     class Allocations(TorchDispatchMode):  # type: ignore[no-untyped-call]
-        """See above."""
+        """Dispatch mode that records which tensors are allocated without contents and which are computed."""
 
         def __init__(self) -> None:
             super().__init__()  # type: ignore[no-untyped-call]
             self.empty, self.computed = set[int](), set[int]()
-            self._alive: list[Any] = []  # or another storage might get the same identity
+            self._alive: list[Any] = []  # Kept alive, because another storage might otherwise get the same identity.
 
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             results = func(*args, **(kwargs or {}))
