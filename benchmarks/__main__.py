@@ -36,6 +36,11 @@ def main() -> int:
                 from benchmarks import attention_forms
 
                 results = attention_forms.run(attention_forms.CASES, arguments.batches)
+            case "layers":
+                from benchmarks import layers
+
+                cases = [c for c in layers.CASES if all(word in str(c) for word in arguments.only or ())]
+                results = layers.run(cases, arguments.peers.split(","), arguments.batches)
             case "amd":
                 from benchmarks import amd
 
@@ -152,6 +157,10 @@ def _parser() -> argparse.ArgumentParser:
     attend.add_argument("--batches", type=int, default=20, help="measurements of each row's sides")
     forms = commands.add_parser("attention-forms", help="windows, soft caps, packed sequences and decode, with errors")
     forms.add_argument("--batches", type=int, default=20, help="measurements of each row's sides")
+    layer = commands.add_parser("layers", help="decoder layers beside eager PyTorch and torch.compile, with errors")
+    layer.add_argument("--only", action="append", metavar="TEXT", help="cases that have this in their names; repeat")
+    layer.add_argument("--peers", default="eager,compile,max-autotune", help="some of these")
+    layer.add_argument("--batches", type=int, default=7, help="measurements of each side")
     memory = commands.add_parser("memory", help="kernels whose limit is the memory beside PyTorch, with errors")
     memories = memory.add_mutually_exclusive_group()
     memories.add_argument("--shapes", metavar="FILE", help='lines like "softmax bfloat16 16384 4096"')
@@ -226,6 +235,7 @@ def _parser() -> argparse.ArgumentParser:
         product,
         attend,
         forms,
+        layer,
         memory,
         conflicts,
         hot,

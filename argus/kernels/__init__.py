@@ -22,11 +22,12 @@ from argus.kernels.reduce import reduce
 from argus.kernels.rmsnorm import rmsnorm
 from argus.kernels.rmsnorm_backward import rmsnorm_backward
 from argus.kernels.rotary import rotary
+from argus.kernels.routing import router
 from argus.kernels.silu_mul import silu_mul
 from argus.kernels.softmax import softmax
 from argus.kernels.softmax_backward import log_softmax_backward, softmax_backward
 from argus.kernels.table import tile_for
-from argus.kernels.topk import router, topk
+from argus.kernels.topk import topk
 from argus.kernels.transpose import transpose
 
 __all__ = [

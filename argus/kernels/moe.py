@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from argus.backend.launch.evaluate import Number
 from argus.diagnostic import LaunchError
-from argus.kernels import dispatch, experts, topk
+from argus.kernels import dispatch, experts
+from argus.kernels.routing import Choice, routed
 from argus.kernels.rows import dtype_of, matrix, same_rank, same_shape
 from argus.runtime.device import target_of
 from argus.runtime.function import Function, Operator
@@ -125,15 +126,15 @@ def _work(
     out = x.new_empty(x.shape)
     if not x.numel():
         return Work((), (out,))
-    routed = topk.routed(logits, numbers, k, sigmoid, renormalize)
-    weights, chosen = routed.results
+    route = routed(logits, None, numbers, Choice(k, sigmoid, renormalize))
+    weights, chosen = route.results
     order = Sorted(chosen, len(w1))
     hidden = x.new_empty(order.pairs, w2.shape[2])
     parts = x.new_empty(order.pairs, x.shape[1])
     up = tile_of(target_of(str(x.device)), order.pairs, len(w1), _aligned(x, w1), True, True)
     down = tile_of(target_of(str(x.device)), order.pairs, len(w1), _aligned(hidden, w2), False, False)
     cut, first, owner = order.cut(int(up["ROWS"]))
-    calls = [*routed.calls, *order.calls, cut]
+    calls = [*route.calls, *order.calls, cut]
     token: torch.Tensor | None = order.token
     if up["PRODUCERS"] == 4:  # the copy engine brings rows that stand one after the other
         rows = x.new_empty(order.pairs, x.shape[1])
@@ -179,7 +180,7 @@ def _checked(tensors: tuple[torch.Tensor, ...], k: int, activation: str) -> Any:
     if activation not in ACTIVATIONS:
         what = f'`activation` is "{activation}"'
         raise LaunchError.of("argument-type", what, f"use one of {', '.join(ACTIVATIONS)}")
-    topk.checked(logits, k)
+    Choice(k).checked(logits, None)
     if len(tensors) > 4:
         same_shape("shared", tensors[4], tuple(x.shape))
         dtype_of("shared", tensors[4], (dtype.name,))

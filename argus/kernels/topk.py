@@ -1,4 +1,4 @@
-"""The k greatest elements of every row, and a mixture of experts' router made of them.
+"""The k greatest elements of every row, and the kernel of a router made of them.
 
 An element and its column are one integer, its *key*: greater elements have greater keys, and of equal elements the one
 that comes first. So a row's keys differ, and each of k rounds takes the greatest key below the one before.
@@ -192,51 +192,19 @@ def topk(x: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
     return results
 
 
-def router(
-    logits: torch.Tensor, k: int, *, sigmoid: bool = False, renormalize: bool = True, scale: float = 1.0
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the float32 weights and the int32 numbers of the k experts to which each token is routed.
-
-    Experts are those of the k greatest logits of a row, ties as in `topk`, which see for dtypes and sizes; weights are
-    the softmax or `sigmoid` of the logits, over their sum with `renormalize`, times `scale`. No gradient. Raises
-    LaunchError.
-    """
-    results: tuple[torch.Tensor, torch.Tensor] = _router((logits,), (float(scale),), (k, sigmoid, renormalize))
-    return results
-
-
 def _work(tensors: tuple[torch.Tensor, ...], _numbers: tuple[Number, ...], k: int) -> Work:
     import torch
 
     (x,) = tensors
-    constants = {"DTYPE": checked(x, k), **_tile(columns(x), k)}
+    constants = {"DTYPE": checked(x, k), **tile_of(columns(x), k)}
     rows, shape = matrix(x), (*x.shape[:-1], k)
     values = rows.new_empty(len(rows), k)
     places = rows.new_empty(len(rows), k, dtype=torch.int64)
     return Work((Call(topk_rows, (rows, values, places), constants),), (values.view(shape), places.view(shape)))
 
 
-def _work_of_router(
-    tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...], k: int, sigmoid: bool, renormalize: bool
-) -> Work:
-    (x,) = tensors
-    return routed(x, numbers, k, sigmoid, renormalize)
-
-
-def routed(x: torch.Tensor, numbers: tuple[Number, ...], k: int, sigmoid: bool, renormalize: bool) -> Work:
-    """Return the launches of `router`; `numbers` is its scale. Raises LaunchError."""
-    import torch
-
-    constants = {"DTYPE": checked(x, k), "SIGMOID": sigmoid, "SHARED": renormalize, **_tile(columns(x), k)}
-    rows, shape = matrix(x), (*x.shape[:-1], k)
-    weights = rows.new_empty(len(rows), k, dtype=torch.float32)
-    experts = rows.new_empty(len(rows), k, dtype=torch.int32)
-    call = Call(router_rows, (rows, weights, experts, *numbers), constants)
-    return Work((call,), (weights.view(shape), experts.view(shape)))
-
-
 @lru_cache(maxsize=4096)
-def _tile(columns: int, k: int) -> dict[str, int]:
+def tile_of(columns: int, k: int) -> dict[str, int]:
     """The constants for rows of so many columns: a row in as few lanes as hold it, _EACH elements a thread."""
     block = 1 << max(3, (columns - 1).bit_length())
     rows = max(1, _THREADS * _EACH // block)
@@ -258,31 +226,12 @@ def _fake(x: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
     return x.new_empty((*x.shape[:-1], k)), x.new_empty((*x.shape[:-1], k), dtype=torch.int64)
 
 
-def _fake_router(
-    x: torch.Tensor, _scale: float, k: int, _sigmoid: bool, _renormalize: bool
-) -> tuple[torch.Tensor, torch.Tensor]:
-    import torch
-
-    checked(x, k)
-    shape = (*x.shape[:-1], k)
-    return x.new_empty(shape, dtype=torch.float32), x.new_empty(shape, dtype=torch.int32)
-
-
 def _joined(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...], way: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the operators' arguments. PyTorch sees `k` as an integer; here `k` chooses a kernel."""
+    """Return the operator's arguments. PyTorch sees `k` as an integer; here `k` chooses a kernel."""
     return (*tensors, *numbers, *way)
 
 
 _topk = Function(
     _work,
     Operator("topk(Tensor x, int k) -> (Tensor, Tensor)", _fake, join=_joined, split=lambda x, k: ((x,), (), (k,))),
-)
-_router = Function(
-    _work_of_router,
-    Operator(
-        "router(Tensor logits, float scale, int k, bool sigmoid=False, bool renormalize=True) -> (Tensor, Tensor)",
-        _fake_router,
-        join=_joined,
-        split=lambda x, scale, *way: ((x,), (scale,), way),
-    ),
 )

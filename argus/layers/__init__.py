@@ -2,6 +2,6 @@
 
 from argus.layers.cache import PagedCache
 from argus.layers.decoder import Attention, DecoderLayer, GatedMLP, Mixture, Shape
-from argus.layers.twin import twin
+from argus.layers.twin import twin, twin_step
 
-__all__ = ["Attention", "DecoderLayer", "GatedMLP", "Mixture", "PagedCache", "Shape", "twin"]
+__all__ = ["Attention", "DecoderLayer", "GatedMLP", "Mixture", "PagedCache", "Shape", "twin", "twin_step"]

@@ -1,4 +1,4 @@
-"""The greatest elements of rows, and the router: against PyTorch, ties, special values, proofs."""
+"""The greatest elements of rows: against PyTorch, ties, special values, proofs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 from argus.compile import prove  # noqa: E402
 from argus.diagnostic import LaunchError, Verdict  # noqa: E402
 from argus.frontend import Options  # noqa: E402
-from argus.kernels import router, topk  # noqa: E402
+from argus.kernels import topk  # noqa: E402
 from argus.source import SourceFile  # noqa: E402
 from tests.kernels.common import TARGETS, assert_proved, random, source_of  # noqa: E402
 
@@ -39,20 +39,6 @@ def test_ties_and_special_values(device: str) -> None:
     assert torch.equal(values[:3], in_order(x[:3], 5)[0]) and bool(values[3, :2].isnan().all())
 
 
-@pytest.mark.product
-@pytest.mark.parametrize("sigmoid", [False, True])
-@pytest.mark.parametrize("renormalize", [False, True])
-@pytest.mark.parametrize(("shape", "k"), [((5, 13), 3), ((9, 64), 8)])
-def test_router(device: str, shape: tuple[int, ...], k: int, sigmoid: bool, renormalize: bool) -> None:
-    logits = random(*shape, dtype="bfloat16", device=device)
-    weights, experts = router(logits, k, sigmoid=sigmoid, renormalize=renormalize, scale=2.5)
-    assert torch.equal(experts.long(), in_order(logits, k)[1])
-    scores = logits.double().sigmoid() if sigmoid else logits.double().softmax(-1)
-    wanted = scores.gather(-1, experts.long())
-    wanted = 2.5 * (wanted / wanted.sum(-1, keepdim=True) if renormalize else wanted)
-    torch.testing.assert_close(weights.double(), wanted, rtol=2e-6, atol=1e-7)
-
-
 def test_rows_any_distance_apart(device: str) -> None:
     wide = random(6, 50, dtype="bfloat16", device=device)
     for x in (wide[:, 3:40], wide[::2, :24], wide.mT):
@@ -62,8 +48,6 @@ def test_rows_any_distance_apart(device: str) -> None:
 def test_wrong_arguments_are_refused() -> None:
     with pytest.raises(LaunchError, match="the 5 greatest of rows of 4"):
         topk(torch.zeros(3, 4, dtype=torch.bfloat16), 5)
-    with pytest.raises(LaunchError, match="the 17 greatest"):
-        router(torch.zeros(3, 40, dtype=torch.bfloat16), 17)
     with pytest.raises(LaunchError, match="`x` is a tensor of float32"):
         topk(torch.zeros(3, 4), 2)
 
@@ -72,9 +56,6 @@ def test_wrong_arguments_are_refused() -> None:
 def test_proved(target: str) -> None:
     assert_proved("topk", "topk_rows", target)
     assert_proved("topk", "topk_rows", target, DTYPE="float16", K=3, BLOCK=512, SPAN=512, ROWS=4, alignment=2)
-    for sigmoid in (False, True):
-        for shared in (False, True):
-            assert_proved("topk", "router_rows", target, SIGMOID=sigmoid, SHARED=shared, K=4)
 
 
 @pytest.mark.parametrize(
