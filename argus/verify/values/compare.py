@@ -18,9 +18,12 @@ from argus.ir.expr import REDUCTIONS
 from argus.verify.model.isl import UnionMap, UnionSet, empty_set, explicit, merged
 from argus.verify.model.translator import NonAffine
 from argus.verify.values.atoms import Atoms
+from argus.verify.values.elementwise import Leaves, Parted, elementwise
 from argus.verify.values.functions import described
 from argus.verify.values.linear import EmptyRow
+from argus.verify.values.pointwise import equal
 from argus.verify.values.products import Without
+from argus.verify.values.rounding import rounds
 from argus.verify.values.scope import MOST, Mismatch, Scope, close
 from argus.verify.values.summands import Summand, hulls
 from argus.verify.values.terms import (
@@ -55,6 +58,8 @@ class Comparison(Atoms):
 
     def __init__(self, builder: TermBuilder) -> None:
         super().__init__(builder)
+        self._odd: dict[tuple[int, int], tuple[Term, Term]] = {}
+        """Pairs of terms that are not known to be equal functions of elements."""
         self._matched: dict[tuple[int, int, Without | None, bool], _Matched] = {}
 
     def match(self, mine: Term, wanted: Term, scope: Scope) -> None:
@@ -182,6 +187,8 @@ class Comparison(Atoms):
             try:
                 self._normal(mine, wanted, scope)
             except (Mismatch, NonAffine) as found:
+                if self._pointwise(mine, wanted, scope):
+                    return
                 if straight.roots is not None or not isinstance(found, Mismatch):
                     raise straight from None
                 raise
@@ -202,6 +209,42 @@ class Comparison(Atoms):
     def _normal(self, mine: Term, wanted: Term, scope: Scope) -> None:
         """As sums of products, also with what is added up as often as a bound variable has values."""
         self._counted_too(partial(self._as_sums, mine, wanted, scope))
+
+    def _pointwise(self, mine: Term, wanted: Term, scope: Scope) -> bool:
+        """Return True if two terms are found to be equal functions of equal elements, case by case."""
+        key = id(mine), id(wanted)
+        if key in self._odd or not (elementwise(mine) or elementwise(wanted)):
+            return False
+        self._odd[key] = mine, wanted
+        try:
+            self._by_parts(mine, wanted, scope)
+        except (Mismatch, NonAffine):
+            return False
+        del self._odd[key]
+        return True
+
+    def _by_parts(self, mine: Term, wanted: Term, scope: Scope) -> None:
+        def same(a: Term, path: UnionMap, b: Term, other: UnionMap) -> bool:
+            if self.shapes.of(a) != self.shapes.of(b):
+                return False
+            try:
+                self.match(a, b, Scope(path, other, scope.trail))
+            except (Mismatch, NonAffine):
+                return False
+            return True
+
+        pending, count = [scope.roots], 0
+        while pending:
+            roots, count = pending.pop(), count + 1
+            if count > MOST:
+                raise Mismatch("a function of elements that is another one in too many parts")
+            leaves = Leaves(same, lambda term: not rounds(self.builder, term))
+            try:
+                trees = leaves.tree(mine, scope.path, roots), leaves.tree(wanted, scope.other, roots)
+            except Parted as parted:
+                pending += [roots.intersect(parted.here), roots.subtract(parted.here)]
+                continue
+            equal(*trees, leaves.variables)
 
     def _counted_too(self, attempt: Callable[[], None]) -> None:
         if self.exponentials.counting:
