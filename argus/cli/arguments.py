@@ -1,4 +1,4 @@
-"""Readers of the values of flags: times, counts, and definitions of constants."""
+"""Parse the values of flags: times, counts, and definitions of constants."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def seconds(text: str) -> float:
 
 
 def number(text: str) -> tuple[str, float]:
-    """NAME=VALUE of a float, which is finite."""
+    """Parse NAME=VALUE, where the value is a finite float."""
     name, equals, value = text.partition("=")
     try:
         found = float(value)
@@ -41,7 +41,7 @@ def positive(text: str) -> int:
 
 
 def definition(text: str) -> tuple[str, object]:
-    """NAME=VALUE; a value is a Python literal, the name of an element type, or else a string."""
+    """Parse NAME=VALUE, where the value is a Python literal, the name of an element type, or else a string."""
     name, equals, value = text.partition("=")
     if not equals or not name.isidentifier():
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
@@ -55,7 +55,7 @@ def definition(text: str) -> tuple[str, object]:
 
 
 def size(text: str) -> tuple[str, int]:
-    """NAME=VALUE of a size, a whole number that is not negative."""
+    """Parse NAME=VALUE, where the value is a size: a whole number that is not negative."""
     name, equals, value = text.partition("=")
     if not equals or not name.isidentifier() or not value.isdecimal():
         raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE with a whole number")

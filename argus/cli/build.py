@@ -1,4 +1,4 @@
-"""`argus build`."""
+"""The command `argus build`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _package(options: argparse.Namespace) -> int:
-    """Write a package of the kernels or programs that are named."""
+    """Write a package of the named kernels or programs."""
     from argus.packages import package
     from argus.packages.writer import Entry
     from argus.programs import jit as program
@@ -83,7 +83,8 @@ def _build_artifact(explicit: compile.ExplicitKernel, report: Report) -> Artifac
 
 
 def _write(artifact: Artifact, folder: Path) -> list[Path]:
-    """Source, machine code if any, and the report, which comes last; each file whole or not at all."""
+    """Write the source, the machine code if there is any, and last the report. Each file is written whole or not at
+    all."""
     stem = f"{artifact.kernel.name}.{artifact.target}"
     text, binary = _SUFFIXES[TARGETS[artifact.target].vendor]
     files = {f"{stem}{text}": _source(artifact).encode()}

@@ -1,4 +1,4 @@
-"""`argus check`."""
+"""The command `argus check`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from argus.render import Outcome, outcome_json, outcome_text, sarif
 
 
 def run(options: argparse.Namespace) -> int:
-    """Prove every kernel of the files, and print what is known of each."""
+    """Prove every kernel of the files, and print the findings on each."""
     outcomes: list[Outcome] = []
     codes: list[int] = []
     for outcome, code in _checked(options):

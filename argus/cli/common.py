@@ -1,4 +1,4 @@
-"""The parts that all commands share: exit codes, consoles, errors of the input, and files that are written whole."""
+"""Parts that all commands share: exit codes, consoles, errors of the input, and files that are written whole."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def err() -> Console:
 
 
 def progress(message: str) -> AbstractContextManager[object]:
-    """Show on a terminal that work goes on. Show nothing elsewhere."""
+    """Show progress on a terminal. Show nothing elsewhere."""
     console = err()
     return console.status(message) if console.is_terminal else nullcontext()
 
@@ -69,7 +69,7 @@ def internal(error: Exception) -> Diagnostic:
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all. Raises `ArgusError` for what is no regular file: it is not replaced."""
+    """Write a file whole or not at all. Raises `ArgusError` if the path is no regular file, which is not replaced."""
     try:
         with suppress(FileNotFoundError):
             if not stat.S_ISREG(path.lstat().st_mode):

@@ -1,4 +1,4 @@
-"""`argus demo`."""
+"""The command `argus demo`."""
 
 from __future__ import annotations
 

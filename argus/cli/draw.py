@@ -1,4 +1,4 @@
-"""`argus layout`."""
+"""The command `argus layout`."""
 
 from __future__ import annotations
 

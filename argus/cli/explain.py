@@ -1,4 +1,4 @@
-"""`argus explain`."""
+"""The command `argus explain`."""
 
 from __future__ import annotations
 

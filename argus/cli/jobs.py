@@ -32,7 +32,7 @@ _EXPLICIT = ".ir"
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A kernel to verify: of a Python file, or, without `options`, what `argus show` printed."""
+    """A kernel to verify: a kernel of a Python file or, without `options`, a text that `argus show` printed."""
 
     source: SourceFile
     name: str
@@ -85,7 +85,7 @@ def with_kernels(where: str) -> bool:
 
 
 def verify_program(job: ProgramJob, limit_s: float | None) -> tuple[Outcome, int]:
-    """Prove a program and every kernel that it launches. An error is an outcome too."""
+    """Prove a program and every kernel that it launches. An error is returned as an outcome."""
     from argus.programs.prove.prove import prove
     from argus.programs.settle import options_of
 
@@ -98,7 +98,7 @@ def verify_program(job: ProgramJob, limit_s: float | None) -> tuple[Outcome, int
             reports.append(compile.prove(use.source, use.name, options_of(use, program.target), limit_s=limit))
     except ArgusError as error:
         return unusable(job.name, start, error.diagnostics), UNUSABLE
-    except Exception as error:  # an internal error on one program does not hide the results of the others
+    except Exception as error:  # An internal error on one program does not hide the results of the others.
         return unusable(job.name, start, (internal(error),)), UNUSABLE
     found = tuple(d for r in reports for d in r.diagnostics)
     verdict = verdict_of(found)
@@ -168,7 +168,7 @@ def unusable(name: str, start: float, diagnostics: tuple[Diagnostic, ...]) -> Ou
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """The outcome of verifying a kernel, its exit code, and the explicit kernel if it came that far."""
+    """The outcome of verifying a kernel, its exit code, and the explicit kernel if lowering succeeded."""
 
     outcome: Outcome
     code: int
@@ -179,7 +179,8 @@ class Verified:
 def verify(
     job: Job, limit_s: float | None, accept: Sequence[str] = (), exact: bool = False, second_opinion: bool = False
 ) -> Verified:
-    """Prove one kernel with `limit_s` seconds of work, or release it as accepted. An error is an outcome too."""
+    """Prove one kernel with `limit_s` seconds of work, or release it as accepted. An error is returned as an outcome.
+    """
     start = time.perf_counter()
     try:
         explicit = job.explicit()
@@ -188,7 +189,7 @@ def verify(
         report = _released(job, explicit, report, accept)
     except ArgusError as error:
         return Verified(unusable(job.name, start, error.diagnostics), UNUSABLE)
-    except Exception as error:  # an internal error on one kernel does not hide the results of the others
+    except Exception as error:  # An internal error on one kernel does not hide the results of the others.
         return Verified(unusable(job.name, start, (internal(error),)), UNUSABLE)
     seconds = time.perf_counter() - start
     aligned = {t.name: t.alignment for t in explicit.tensors} if report.verdict is Verdict.PROVED else {}
@@ -210,7 +211,8 @@ def verify(
 
 
 def _released(job: Job, explicit: compile.ExplicitKernel, report: Report, accept: Sequence[str]) -> Report:
-    """Return the report with what the command line and the kernel accept, and with what stands against a release."""
+    """Return the report with the findings that the command line and the kernel accept, and with those that forbid a
+    release."""
     accepted = (*accept, *(() if job.options is None else compile.accepted(job.source, job.name)))
     if not accepted or report.verdict is not Verdict.UNKNOWN:
         return report

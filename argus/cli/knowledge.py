@@ -1,4 +1,4 @@
-"""`argus knowledge`."""
+"""The command `argus knowledge`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from argus.knowledge import Entry, Reason, entries, entry_json, facts_of, reason
 
 
 def run(options: argparse.Namespace) -> int:
-    """List the entries that have the words of a query, or those that apply to a kernel, with the reasons."""
+    """List the entries that contain the words of a query, or those that apply to a kernel, with the reasons."""
     query = options.query
     if query and ("::" in query or query.endswith(".py") or os.path.exists(query)):
         return _of_kernels(options)
@@ -29,7 +29,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _of_kernels(options: argparse.Namespace) -> int:
-    """Say of each kernel of a file which entries apply, and why."""
+    """Print, for each kernel of a file, the entries that apply and why."""
     code = PROVED
     for job in jobs(options.query, options):
         if job.options is None:

@@ -1,4 +1,4 @@
-"""`argus lsp`."""
+"""The command `argus lsp`."""
 
 from __future__ import annotations
 

@@ -18,24 +18,25 @@ from argus.ir.types import ALIGNMENTS
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code. `arguments` default to those of the process."""
+    """Run one command and return its exit code. `arguments` default to the arguments of the process."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # what a terminal or a file's encoding cannot show is escaped
+        # Characters that the encoding of a terminal or file cannot represent are escaped.
+        if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     options = _parser().parse_args(arguments)
     from argus.cli.common import UNUSABLE, internal, report, unwritable
 
-    if sys.stdout is None:  # `>&-` in a shell
+    if sys.stdout is None:  # The shell closed the output by `>&-`.
         return report(unwritable("standard output", OSError(errno.EBADF, "it is closed")).diagnostics)
     try:
         code: int = importlib.import_module(f"argus.cli.{options.module}").run(options)
-        if not sys.stdout.closed:  # a server closes it with its session
+        if not sys.stdout.closed:  # A server closes the output at the end of its session.
             sys.stdout.flush()
         return code
     except ArgusError as error:
         return report(error.diagnostics)
     except BrokenPipeError:
-        # The reader of the output has gone, so an error message would reach nobody.
+        # The reader of the output is gone, so nobody would see an error message.
         _discard_output()
         return UNUSABLE
     except OSError as error:
@@ -43,17 +44,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return report([internal(error)])
         _discard_output()
         return report(unwritable("standard output", error).diagnostics)
-    except Exception as error:  # an internal error gives a diagnostic, not a traceback
+    except Exception as error:  # An internal error is reported as a diagnostic, not as a traceback.
         return report([internal(error)])
 
 
 def _discard_output() -> None:
-    """Send the rest of the output nowhere: Python flushes it when it ends, and would complain again."""
+    """Discard the rest of the output, because Python flushes it when it exits and would report the error again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class _Version(argparse.Action):
-    """Print the version. The package's metadata are read only when they are asked for."""
+    """Prints the version. The package's metadata is read only when it is needed."""
 
     def __call__(self, parser: argparse.ArgumentParser, *_others: object) -> None:
         from argus.cli.version import installed_version

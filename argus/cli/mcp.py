@@ -1,4 +1,4 @@
-"""`argus mcp`."""
+"""The command `argus mcp`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`argus mutate`."""
+"""The command `argus mutate`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _trial(
 
 @contextmanager
 def _steps(message: str) -> Iterator[Callable[[int, int], None]]:
-    """A function that shows how far work has come: in place on a terminal, elsewhere by a line for each tenth."""
+    """Return a function that shows progress: in place on a terminal, otherwise one line for each tenth."""
     console = err()
     if not console.is_terminal:
         yield lambda done, of: console.print(f"{message}: {done} of {of}") if _milestone(done, of) else None
@@ -53,5 +53,5 @@ def _steps(message: str) -> Iterator[Callable[[int, int], None]]:
 
 
 def _milestone(done: int, of: int) -> bool:
-    """Return True before the first mutant, and where a tenth of all is complete."""
+    """Return True before the first mutant, and whenever another tenth of the mutants is complete."""
     return done == 0 or (done * 10) // of > ((done - 1) * 10) // of

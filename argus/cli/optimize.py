@@ -1,4 +1,4 @@
-"""`argus optimize`."""
+"""The command `argus optimize`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from argus.cli.jobs import jobs
 
 
 def run(options: argparse.Namespace) -> int:
-    """Look for a faster kernel that is proved to compute the same, and leave it as a file."""
+    """Search for a faster kernel that is proved to compute the same, and write it to a file."""
     reference = _reference(options.file)
     if reference is not None:
         return _stitched(reference, options)
@@ -45,7 +45,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _reference(file: str) -> Path | None:
-    """Return the path of a PyTorch file with a model, as KernelBench has them; None for a file of kernels."""
+    """Return the path of a PyTorch file with a model, as in KernelBench, or None for a file of kernels."""
     path = Path(file)
     if "::" in file or path.suffix != ".py" or not path.is_file():
         return None
@@ -54,7 +54,7 @@ def _reference(file: str) -> Path | None:
 
 
 def _stitched(path: Path, options: argparse.Namespace) -> int:
-    """Tune the kernels that a model is compiled to, and leave the choices."""
+    """Tune the kernels to which a model is compiled, and write the choices."""
     from argus.agents.stitch import stitch
 
     folder = Folder(options.out or Path(f"{path.stem}-optimized"))
@@ -79,7 +79,7 @@ def _said(line: str) -> None:
 
 
 def _model(options: argparse.Namespace, folder: Folder) -> Model | None:
-    """Return the model that was asked for, with a budget and a transcript. Raises `ArgusError` if there is none."""
+    """Return the requested model, with a budget and a transcript. Raises `ArgusError` if there is none."""
     if not options.model:
         return None
     folder.path.mkdir(parents=True, exist_ok=True)
@@ -90,7 +90,7 @@ def _model(options: argparse.Namespace, folder: Folder) -> Model | None:
 
 
 def _progress(state: State, line: str) -> None:
-    """One line for each candidate: on a terminal the last one only."""
+    """Print one line for each candidate. A terminal shows only the latest line."""
     best = state.trials[state.best].us or 0.0
     said = f"{len(state.trials) - 1} candidates, best {best:.1f} us; {line}"
     if sys.stderr.isatty():

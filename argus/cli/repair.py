@@ -1,4 +1,4 @@
-"""`argus repair`."""
+"""The command `argus repair`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from argus.work import LIMIT_S
 
 
 def run(options: argparse.Namespace) -> int:
-    """Look for one edit that makes each wrong kernel of a file right, and print it as a diff."""
+    """Search, for each wrong kernel of a file, for one edit that corrects it, and print the edit as a diff."""
     limit = LIMIT_S if options.limit is None else options.limit
     found: list[Repair] = []
     for job in jobs(options.file, options):
@@ -30,7 +30,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _code(found: Repair) -> int:
-    """Return the exit code of `argus check` for the kernel, with the repair if there is one."""
+    """Return the exit code of `argus check` for the kernel, or for its repair if there is one."""
     if found.answer is not None or found.before.proved:
         return PROVED
     if found.before.verdict is None:

@@ -1,4 +1,4 @@
-"""`argus report`."""
+"""The command `argus report`."""
 
 from __future__ import annotations
 

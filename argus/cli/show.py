@@ -1,4 +1,4 @@
-"""`argus show`."""
+"""The command `argus show`."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 
 def installed_version() -> str:
-    """Return the installed version, or "0+uninstalled" for a folder of sources, which has no metadata."""
+    """Return the installed version, or "0+uninstalled" for a source folder, which has no metadata."""
     try:
         return version("argus-tile")
     except PackageNotFoundError:

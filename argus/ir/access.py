@@ -1,6 +1,6 @@
-"""The access relation of each operation, read off its fields: what it reads and writes, where, in which order.
+"""The access relation of each operation, derived from its fields: what it reads and writes, where, and in which order.
 
-The verifier reasons on these relations, the simulator executes the same fields, the emitter prints them.
+The verifier reasons on these relations, the simulator executes the same fields, and the emitter prints them.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Mode(Enum):
 
 
 class Holders(Enum):
-    """The holders of an element that touch the cell: every replica, the primary one, or the whole warp together."""
+    """The holders of an element that access the cell: every replica, the primary holder, or the whole warp together."""
 
     ALL = "all"
     PRIMARY = "primary"
@@ -71,10 +71,11 @@ class Holders(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """{(iteration, element of `shape`) -> `obj[index]` | `guard`}, by the threads that `layout` gives an element.
+    """The relation {(iteration, element of `shape`) -> `obj[index]` | `guard`}, executed by the threads to which
+    `layout` gives the element.
 
-    `layout` is over the domain `shape`; None for `Mma`, whose operands are spread by their own fragments.
-    `order` is the ordering class under which the access completes.
+    `layout` is over the domain `shape`. It is None for `Mma`, whose operands are spread by their own fragments. `order`
+    is the ordering class under which the access completes.
     """
 
     obj: str

@@ -1,4 +1,5 @@
-"""Integer expressions as sums: what an index moves by, what divides it, and where a mask may change."""
+"""Integer expressions as sums: the step of an index along an axis, the divisors of an expression, and the places where
+a mask may change."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from argus.ir.types import boolean
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """The sum of `const` and coefficient times atom; an atom is any expression that is no sum itself."""
+    """The sum of `const` and coefficient times atom. An atom is any expression that is not a sum."""
 
     const: int
     terms: tuple[tuple[Expr, int], ...]
@@ -29,7 +30,7 @@ class Linear:
         return Linear(self.const, tuple((e, c) for e, c in self.terms if e != atom))
 
     def depends_on(self, axis: int) -> bool:
-        """Return True if `Coord(axis)` occurs anywhere, as a summand or inside an atom."""
+        """Return True if `Coord(axis)` occurs anywhere in the sum, as a summand or inside an atom."""
         return any(depends_on(e, axis) for e, _ in self.terms)
 
 
@@ -70,7 +71,7 @@ def _collect(expr: Expr, scale: int, terms: dict[Expr, int]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Known divisors: of launch-time scalars, by name, and of loop counters, by name."""
+    """Known divisors of launch-time scalars and of loop counters, by name."""
 
     params: Mapping[str, int]
     loops: Mapping[str, int]
@@ -97,7 +98,8 @@ class Facts:
 
 
 def facts(kernel: Kernel) -> Facts:
-    """Collect the divisibility facts that tensor alignments, `requires(size % n == 0)` and the steps of loops state."""
+    """Collect the divisibility facts that follow from tensor alignments, `requires(size % n == 0)` and the steps of
+    loops."""
     known: dict[str, int] = {}
 
     def divides(name: str, divisor: int) -> None:
@@ -132,9 +134,9 @@ def _divisibility(cond: Expr) -> list[tuple[str, int]]:
 
 
 def on_runs(expr: Expr, axis: int, width: int, known: Facts) -> tuple[Expr, Facts]:
-    """Return `expr` as it is on an aligned run of `width` elements along `axis`, and what is known of its new atoms.
+    """Return the value of `expr` on an aligned run of `width` elements along `axis`, and facts about its new atoms.
 
-    Where a run lies within one period of k elements, `x // k` is constant, and `x % k` goes up by 1 from a multiple of
+    If a run lies within one period of k elements, `x // k` is constant, and `x % k` goes up by 1 from a multiple of
     `width`:
 
         (8 * t + c) // 260, (8 * t + c) % 260    →    q, c + r    with width 4: r is a multiple of 4

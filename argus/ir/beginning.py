@@ -1,4 +1,4 @@
-"""The beginning of a kernel with mbarriers."""
+"""The statements with which a kernel with mbarriers begins."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from argus.source import NO_SPAN, Span
 
 
 def initialisation(barriers: Iterable[Mbarrier], span: Span = NO_SPAN, cluster: int = 1) -> tuple[Stmt, ...]:
-    """Initialises mbarriers so that all threads of the block, or of the blocks of its cluster, and the copy engine find
-    them ready after it."""
+    """Initialise mbarriers such that all threads of the block, or of all blocks of its cluster, and the copy engine
+    find them ready afterwards."""
     meet = Barrier("block" if cluster == 1 else "cluster", span=span)
     return (*(MbarrierInit(b.name, span=span) for b in barriers), MbarrierFence(span=span), meet)

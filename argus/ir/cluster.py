@@ -12,22 +12,22 @@ single block with the warps, shared tiles, registers and mbarriers of all of its
     }                                         }
                                               role load.1 {  bt.0[64 + c0] <~ b[...] signal full.0  ...
 
-A multicast `among` some blocks of a cluster (of 2 x 2, those that multiply the same rows) becomes copies to those.
-"scope cluster" is left on arrivals that reach another block's mbarrier: see `MbarrierArrive`.
+A multicast `among` some blocks of a cluster (in 2 x 2 blocks, those that multiply the same rows) becomes copies to
+these blocks. Arrivals that reach another block's mbarrier keep "scope cluster": see `MbarrierArrive`.
 
-Without roles, each block is a role of its own. A tile of a peer (`Access.block`) is then just a tile, and a barrier of
-the cluster a named barrier of all:
+In a kernel without roles, each block becomes a role. A tile of another block (`Access.block`) is then an ordinary tile,
+and a cluster barrier becomes a named barrier of all roles:
 
     copy s[c0] <- x[c0]                       role block.0 {                    role block.1 {
     barrier scope cluster                       copy s.0[c0] <- x.0[c0]           copy s.1[c0] <- x.1[c0]
     copy y[c0] <- s[c0] block 1 - p0 % 2  ->    barrier_sync 3 count 256          barrier_sync 3 count 256
                                                 copy y.0[c0] <- s.1[c0]           copy y.1[c0] <- s.0[c0]
 
-The verifier proves that block, and the simulator runs it; the emitter prints the kernel as it stands. So no property
-needs a rule of its own for clusters, but for what a block is that begins later or ends earlier than another one: a
-block's shared memory is there from its start to its end (argus/verify/order/peers.py). mbarriers of
-peers rest on the last thing that every block of roles does (PTX ISA, barrier.cluster), and the emitter writes: to wait
-until all of the cluster are done, so that nobody reaches for the memory of a block that is gone.
+The verifier proves the united block, and the simulator runs it; the emitter prints the original kernel. Properties
+therefore need no rules for clusters, with one exception: a block's shared memory exists only from its start to its end,
+and another block may start later or end earlier (argus/verify/order/peers.py). For mbarriers of other blocks, the
+emitter writes a cluster barrier at the end of every block with roles (PTX ISA, barrier.cluster), so that no block
+accesses the memory of a block that has ended.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ from argus.ir.nodes import (
 from argus.ir.visit import map_accesses, map_exprs, rewrite_body, walk
 
 MULTICAST = "tma.load.multicast"
-_ATOM = 1024  # bytes: shared tiles keep their place in the pattern of the swizzle
+_ATOM = 1024  # in bytes: shared tiles keep their offset within the period of the swizzle
 
 
 def rank_in_cluster(cluster: int) -> Expr:
@@ -153,7 +153,7 @@ def that_share(exprs: Sequence[Expr], cluster: int) -> Among | None:
 
 
 def reaches_peers(kernel: Kernel) -> bool:
-    """Return True if the kernel as written has a barrier of the cluster, or an access to a tile of a peer."""
+    """Return True if the author's kernel has a cluster barrier, or an access to a tile of another block."""
     return any((isinstance(s, Barrier) and s.scope == "cluster") or peers_of(s) for s in walk(kernel.body))
 
 
@@ -163,13 +163,14 @@ def peers_of(stmt: Stmt) -> tuple[Access, ...]:
 
 
 def rank_of(name: str) -> int | None:
-    """Return the block that owns the object `name` of a united block; None if no single block owns it."""
+    """Return the block that owns the object `name` of a united block, or None if no single block owns it."""
     _, dot, rank = name.rpartition(".")
     return int(rank) if dot and rank.isdecimal() else None
 
 
 def clusters(extent: Expr, cluster: int) -> Expr | None:
-    """Return the number of clusters in a grid's extent; None unless it is written as a multiple of `cluster`."""
+    """Return the number of clusters in a grid's extent, or None unless the extent is written as a multiple of
+    `cluster`."""
     if cluster == 1:
         return extent
     match extent:
@@ -192,7 +193,7 @@ def grid_of_clusters(kernel: Kernel) -> tuple[Expr, ...]:
 
 
 def group_of_clusters(kernel: Kernel) -> int:
-    """Rows of clusters that are walked at a time."""
+    """Return the number of rows of clusters that run together."""
     return max(1, kernel.group // kernel.cluster)
 
 
@@ -263,19 +264,20 @@ def _moved(offset: int | None, by: int) -> int:
 
 
 def _name(name: str, rank: int) -> str:
-    """Return the name of an object of block `rank`: nothing that an author writes has a number after a dot."""
+    """Return the name of an object of block `rank`. Authors cannot write such a name, because it has a number after a
+    dot."""
     return f"{name}.{rank}"
 
 
 class _Block:
-    """The statements that block `rank` of a cluster runs, with the names of the united block."""
+    """Rewrites the statements of block `rank` of a cluster with the names of the united block."""
 
     def __init__(self, kernel: Kernel, rank: int) -> None:
         self._rank, self._count = rank, kernel.cluster
         own: tuple[Shared | Fragment, ...] = (*kernel.shared, *kernel.fragments)
         self._own = {s.name for s in own}
-        # Blocks that arrive at different barriers hang, so each statement may have a barrier of its own. The
-        # first ones are the roles'.
+        # Blocks that arrive at different barriers deadlock, so each statement may have its own barrier. The first
+        # barriers belong to the roles.
         self._met = count_from(kernel.cluster + 1)
         self._threads = kernel.cluster * kernel.num_threads
 

@@ -1,4 +1,4 @@
-"""Facts about what index tensors hold: what is declared, and what follows from it for single elements."""
+"""Facts about the contents of index tensors: declared facts, and what they imply for single elements."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def possible(kernel: Kernel, fact: InRange | Arranged) -> Expr | None:
             some = op("and", some, nothing)
             if longest is None:
                 return some
-            # no product of sizes: a total of anything needs segments that may have elements
+            # Products of sizes are left out: any total is possible if segments may have elements.
             return op("and", some, op("or", op("gt", longest, Const(0)), op("eq", total, Const(0))))
         case _:
             return None

@@ -1,4 +1,4 @@
-"""The assumptions of a kernel about a launch, and its promises beyond specifications."""
+"""The assumptions of a kernel about its launches, and its promises beyond specifications."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ class Requires:
 
 @dataclass(frozen=True, slots=True)
 class InRange:
-    """A precondition on an index tensor's contents: lo <= every element < hi. Checked at launch on request."""
+    """A precondition on an index tensor's contents: lo <= element < hi for every element. Checked at launch on request.
+    """
 
     tensor: str
     lo: Expr
@@ -31,11 +32,10 @@ class InRange:
 class Arranged:
     """A precondition on the order of an index tensor's contents. Checked at launch on request.
 
-    "sorted": the elements do not decrease along the last dimension.
-    "distinct": no two elements are equal.
-    "permutation": each integer from 0 up to the extent of the one dimension occurs once.
-    "offsets": of one dimension, sorted; the first element is 0, the last is `total`, and none is more than `longest`
-    (if given) above the one before it. Segment s of what they divide is [t[s], t[s + 1]).
+    "sorted": the elements do not decrease along the last dimension. "distinct": no two elements are equal.
+    "permutation": the tensor has one dimension, and each integer from 0 up to its extent occurs once. "offsets": the
+    tensor has one dimension and is sorted; the first element is 0, the last is `total`, and each exceeds its
+    predecessor by at most `longest` (if given). Segment s is then [t[s], t[s + 1]).
     """
 
     tensor: str
@@ -47,7 +47,7 @@ class Arranged:
 
 @dataclass(frozen=True, slots=True)
 class Assume:
-    """An author's unproved assumption; printed in the artefact."""
+    """An author's unproved assumption. It is printed in the artefact."""
 
     cond: Expr
     reason: str
@@ -75,10 +75,10 @@ Precondition = Union[Requires, InRange, Arranged, Assume]
 
 @dataclass(frozen=True, slots=True)
 class Invariant:
-    """A promise about the bits of `tensor`: each of its rows is the same in every launch that has this row.
+    """A promise about the bits of `tensor`: each row is the same in every launch that has this row.
 
-    A row is what `tensor` holds at one index along the axes whose extents are `sizes`. Launches may differ in these
-    sizes, in what other rows hold, and in the order in which blocks run.
+    A row is the set of elements at one index along the axes whose extents are `sizes`. Launches may differ in these
+    sizes, in the contents of other rows, and in the order in which blocks run.
     """
 
     tensor: str

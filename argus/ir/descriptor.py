@@ -1,15 +1,15 @@
 """Descriptors of statements, from which printer, parser, visitor and checks are derived.
 
-A statement declares its fields, as a dataclass, and its text form, as `FORM`. The types of the fields say what they
-are: expressions, accesses, layouts, blocks of statements, options. So a new statement is one class, and a new option of
-a statement is one field and its place in the form.
+A statement declares its fields, as a dataclass, and its text form, as `FORM`. The types of the fields determine their
+kinds: expressions, accesses, layouts, blocks of statements, options. A new statement is therefore one class, and a new
+option of a statement is one field and its place in the form.
 
-In a form `{field}` stands for the text of a field, and everything else for itself, spaces included:
+In a form, `{field}` stands for the text of a field. All other characters stand for themselves, spaces included:
 
     copy {dst} <- {src} shape {shape}(? if {mask})(? vector {vector})(?once: once)
 
-`(? ... )` is printed only if one of its fields has another value than when it is left out: its default, or None if it
-has no default. `(?field: text)` is the text of a field that is True.
+`(? ... )` is printed only if one of its fields differs from its absent value, which is its default, or None if there is
+no default. `(?field: text)` is the text of a field that is True.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ class Kind(Enum):
     """The kind of value that a field holds, derived from its type."""
 
     ACCESS = auto()  # cells of a memory object
-    EXPRESSION = auto()  # over what the statement can see
+    EXPRESSION = auto()  # over the coordinates and names that the statement can see
     CONSTANT = auto()
     NUMBER = auto()
     FLAG = auto()
-    NAME = auto()  # of an object, an instruction, or a choice
+    NAME = auto()  # the name of an object, an instruction, or a choice
     NAMES = auto()
-    QUOTED = auto()  # text for a person
-    SHAPE = auto()  # numbers: 128x64
-    EXTENTS = auto()  # expressions of the launch: [M, N]
+    QUOTED = auto()  # text for a reader
+    SHAPE = auto()  # numbers, as in 128x64
+    EXTENTS = auto()  # expressions of the launch, as in [M, N]
     LAYOUT = auto()
     FIELDS = auto()  # terms of a tag, by name
-    CONDITIONS = auto()  # on tags
+    CONDITIONS = auto()  # conditions on tags
     MEANING = auto()  # a term of a specification
-    BLOCK = auto()  # statements
-    PART = auto()  # a node that is no statement, with a form of its own
-    PARTS = auto()  # any number of them, one after the other
-    BLOCKS = auto()  # any number of them, each on lines of its own
+    BLOCK = auto()  # a list of statements
+    PART = auto()  # a node that is not a statement, with its own form
+    PARTS = auto()  # any number of such nodes, one after another
+    BLOCKS = auto()  # any number of such nodes, each on its own lines
 
 
 _KINDS: tuple[tuple[Any, Kind], ...] = (
@@ -74,10 +74,11 @@ _KINDS: tuple[tuple[Any, Kind], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A field of a node. `absent` is its value where the text leaves it out; `part` is the class of nodes in it.
+    """A field of a node. `absent` is its value if the text leaves the field out; `part` is the class of the nodes in
+    it.
 
-    `spaces` are the kinds of objects that an access may be to, any kind if there are none. A `condition` is an
-    expression that is a truth value.
+    `spaces` are the kinds of objects that an access may name, or empty for any kind. A `condition` is an expression
+    that is a truth value.
     """
 
     name: str
@@ -97,14 +98,14 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Hole:
-    """The place of a field."""
+    """The place of a field in a form."""
 
     field: Field
 
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """A text that is there if the field is True."""
+    """A text that is printed if the field is True."""
 
     field: Field
     text: str
@@ -112,13 +113,13 @@ class Flag:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """An optional piece: it is left out if all of its fields have their absent values."""
+    """An optional piece of a form. It is left out if all of its fields have their absent values."""
 
     pieces: tuple[Text | Hole, ...]
 
     @property
     def fields(self) -> tuple[Field, ...]:
-        """Its fields, in order."""
+        """The fields of the piece, in order."""
         return tuple(p.field for p in self.pieces if isinstance(p, Hole))
 
 
@@ -127,9 +128,9 @@ Piece = Union[Text, Hole, Flag, Option]
 
 @dataclass(frozen=True, slots=True)
 class Descriptor:
-    """All that is known of a class of nodes: its fields by name, in order, and the pieces of its text form.
+    """The derived description of a class of nodes: its fields by name, in order, and the pieces of its text form.
 
-    `accesses`, `expressions` and `blocks` are the fields that hold such, themselves or in their parts.
+    `accesses`, `expressions` and `blocks` are the fields that contain such values, directly or in their parts.
     """
 
     node: type
@@ -146,7 +147,7 @@ STATEMENTS: tuple[type, ...] = (*COPIES, *(s for s in get_args(Stmt) if s not in
 
 
 _OVER = frozenset({Kind.ACCESS, Kind.EXPRESSION, Kind.FIELDS, Kind.CONDITIONS})
-"""What is over the coordinates of a statement, and rewritten with it."""
+"""Kinds of fields that use the coordinates of a statement, and are rewritten with it."""
 
 
 _PARTS = frozenset({Kind.PART, Kind.PARTS})
@@ -207,7 +208,7 @@ def _field(field: dataclasses.Field[Any], hint: Any) -> Field:
         member = get_args(hint)[0]
         if member is int:
             return Field(field.name, Kind.SHAPE, absent)
-        # What has a default stands behind a statement, and what has none is the statement's own.
+        # Fields with a default follow the statement's text; fields without one are part of it.
         return Field(field.name, Kind.BLOCKS if absent is None else Kind.PARTS, absent, member)
     return Field(field.name, Kind.PART, absent, hint)
 

@@ -1,4 +1,4 @@
-"""Expressions: pure, typed, over launch-time scalars, program ids, loop counters, tile coordinates and registers.
+"""Expressions: pure and typed, over launch-time scalars, program ids, loop counters, tile coordinates and registers.
 
 A tile's element is an expression in `Coord(0) ... Coord(rank-1)`, the coordinates of the statement's domain.
 """
@@ -22,7 +22,7 @@ class Const:
     dtype: DType = int32
 
     def __eq__(self, other: object) -> bool:
-        """NaN is NaN: what was printed and read back is the same constant."""
+        """Treat NaN as equal to NaN, so that a constant that was printed and read back is the same constant."""
         if not isinstance(other, Const):
             return NotImplemented
         alike = self.value == other.value or (self.value != self.value and other.value != other.value)
@@ -50,7 +50,7 @@ class ProgramId:
 
 @dataclass(frozen=True, slots=True)
 class LoopVar:
-    """The counter of the enclosing `For` of that name."""
+    """The counter of the enclosing `For` with that name."""
 
     name: str
     dtype: DType = int32
@@ -75,7 +75,7 @@ class Thread:
 class Elem:
     """The element of a memory object at a logical coordinate.
 
-    In a statement the object is a fragment (a register read); in a specification it is a tensor.
+    In a statement, the object is a fragment (a register read). In a specification, it is a tensor.
     """
 
     obj: str
@@ -85,7 +85,7 @@ class Elem:
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """An operator of `OPERATORS` applied to arguments. `cast` converts its one argument to `dtype`."""
+    """An operator of `OPERATORS` applied to arguments. The operator `cast` converts its one argument to `dtype`."""
 
     op: str
     args: tuple[Expr, ...]
@@ -97,11 +97,11 @@ Expr = Union[Const, Param, ProgramId, LoopVar, Coord, Thread, Elem, Op]
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """A row of the operator table. `result` is "same" (dtype of the arguments), "bool", or "given" (cast).
+    """A row of the operator table. `result` is "same" (the dtype of the arguments), "bool", or "given" (cast).
 
-    `takes` says which numbers it works on. `real`: it gives real numbers for real numbers.
-    `function`: what a function of one number that the language calls by this name does to a Python number. It raises
-    `ValueError` or `ArithmeticError` where there is no value.
+    `takes` names the kinds of numbers that the operator accepts. `real`: real arguments give a real result. `function`:
+    the Python function that computes the language's function of one number. It raises `ValueError` or `ArithmeticError`
+    where it is undefined.
     """
 
     name: str
@@ -126,28 +126,28 @@ OPERATORS: dict[str, Operator] = {
         Operator("sub", 2, "same", "-", real=True),
         Operator("mul", 2, "same", "*", True, real=True),
         Operator("truediv", 2, "same", "/", takes="floats"),
-        Operator("floordiv", 2, "same", "//", takes="no floats"),  # rounds toward minus infinity, as Python's
-        Operator("mod", 2, "same", "%", takes="no floats"),  # sign of the divisor, as Python's
-        Operator("umulhi", 2, "same", None, True, "no floats"),  # of uint32: the upper half of the product
+        Operator("floordiv", 2, "same", "//", takes="no floats"),  # rounds toward minus infinity, like Python's
+        Operator("mod", 2, "same", "%", takes="no floats"),  # has the sign of the divisor, like Python's
+        Operator("umulhi", 2, "same", None, True, "no floats"),  # the upper half of the product of two uint32
         Operator("neg", 1, "same", "-", real=True),
         Operator("abs", 1, "same", real=True, function=abs),
-        Operator("minimum", 2, "same", None, True, real=True),  # propagates NaN, as torch.minimum
+        Operator("minimum", 2, "same", None, True, real=True),  # propagates NaN, like torch.minimum
         Operator("maximum", 2, "same", None, True),
         Operator("and", 2, "same", "&", True, "no floats"),  # bitwise on integers, logical on bool
         Operator("or", 2, "same", "|", True, "no floats"),
         Operator("xor", 2, "same", "^", True, "no floats"),
         Operator("not", 1, "same", "~", takes="no floats"),
         Operator("shl", 2, "same", "<<", takes="no floats"),
-        Operator("shr", 2, "same", ">>", takes="no floats"),  # arithmetic
+        Operator("shr", 2, "same", ">>", takes="no floats"),  # an arithmetic shift
         Operator("eq", 2, "bool", "==", True),
         Operator("ne", 2, "bool", "!=", True),
         Operator("lt", 2, "bool", "<"),
         Operator("le", 2, "bool", "<="),
         Operator("gt", 2, "bool", ">"),
         Operator("ge", 2, "bool", ">="),
-        Operator("where", 3, "same"),  # (bool, x, y)
+        Operator("where", 3, "same"),  # takes (bool, x, y)
         Operator("cast", 1, "given"),
-        Operator("sortable", 1, "given"),  # float32 to int32 of the same order, and back
+        Operator("sortable", 1, "given"),  # float32 to an int32 of the same order, and back
         _function("exp", math.exp, real=True),
         _function("exp2", lambda x: float(2.0**x), real=True),
         _function("log", math.log),
@@ -166,14 +166,14 @@ OPERATORS: dict[str, Operator] = {
         _function("ceil", math.ceil),
     )
 }
-"""Every operator. An elementwise function is a row here, a formula in `argus/backend/argus_math.h`, and its name and
+"""Every operator. An elementwise function needs a row here, a formula in `argus/backend/argus_math.h`, and its name and
 docstring in `argus/language.py`."""
 
 APPROXIMATED = {"tanh_approx": "tanh"}
-"""Functions that the machine approximates, and those whose values over the reals they stand for."""
+"""Functions that the machine approximates, each with the function that gives its value over the real numbers."""
 
 LEAVING = ("add", "sub", "mul", "neg", "shl", "not", "cast")
-"""Operators on integers with results that unsigned types may lack, for operands that they have."""
+"""Integer operators whose results may be outside of an unsigned type that contains the operands."""
 
 REDUCTIONS: dict[str, Callable[[DType], int | float]] = {
     "add": lambda dtype: 0,
@@ -206,7 +206,7 @@ def walk(expr: Expr) -> Iterator[Expr]:
 
 
 def rewrite(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
-    """Bottom-up replacement: `change` gives the new node, or None to keep it."""
+    """Rewrite bottom-up: `change` returns the new node, or None to keep the node."""
     match expr:
         case Elem(index=index):
             new = tuple(rewrite(e, change) for e in index)
@@ -236,7 +236,7 @@ def reshaped(shape: tuple[int, ...], source: tuple[int, ...]) -> tuple[Expr, ...
     In the order of the elements the last dimension is the fastest. Dimensions that both have stay coordinates.
     """
     result: list[Expr] = []
-    done, start = 0, 0  # dimensions of `shape` that were used, and the first dimension of the group
+    done, start = 0, 0  # the number of dimensions of `shape` already used, and the first dimension of the group
     for dim in range(len(source)):
         group, size = prod(source[start : dim + 1]), 1
         end = done

@@ -6,9 +6,9 @@ from argus.ir.types import DType
 
 Interval = tuple[int, int]
 WIDE = (-(2**63), 2**63 - 1)
-"""Of what nothing is known."""
+"""The interval of a value about which nothing is known."""
 ANY = (-(2**127), 2**127)
-"""What a result may be before it is in its type."""
+"""The interval of a result before it is reduced to its type."""
 
 
 def operate(name: str, args: list[Interval]) -> Interval:

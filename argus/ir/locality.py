@@ -1,7 +1,7 @@
-"""Whose registers a statement touches: the threads of its domain against the threads that hold its operands.
+"""Compare the threads of a statement's domain with the threads that hold its operands.
 
-Decided by enumerating all (thread, value) pairs of the domain's layout, where the index is a function of the
-coordinates and the thread alone.
+All (thread, value) pairs of the domain's layout are enumerated, if the index is a function of the coordinates and the
+thread alone.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ def evaluate(expr: Expr, domain: FragmentLayout) -> Table | None:
 
 
 def cells(index: tuple[Expr, ...], shape: tuple[int, ...], domain: FragmentLayout) -> Table | None:
-    """Row-major cell of an object of `shape` at every (thread, value), -1 outside of it; None as `evaluate`."""
+    """Return the row-major cell of an object of `shape` at every (thread, value), or -1 outside of it. Return None if
+    `evaluate` does."""
     size = (domain.num_threads, domain.num_values)
     result = np.zeros(size, dtype=np.int64)
     inside = np.ones(size, dtype=np.bool_)
@@ -78,7 +79,7 @@ def cells(index: tuple[Expr, ...], shape: tuple[int, ...], domain: FragmentLayou
 
 
 def holders(layout: FragmentLayout) -> NDArray[np.bool_]:
-    """bool `[num_threads, cells]`: whether the thread holds the row-major cell."""
+    """Return a bool array `[num_threads, cells]` that tells if the thread holds the row-major cell."""
     held = np.zeros((layout.num_threads, layout.size), dtype=np.bool_)
     held[np.arange(layout.num_threads)[:, None], layout.linear()] = True
     return held
@@ -96,8 +97,8 @@ def foreign(
 ) -> tuple[int, int] | None:
     """Return the first (thread, value) of `domain` for which the thread does not hold its cell of `operand`, or None.
 
-    With a `warp_size`: by no lane of that thread's warp. None if there is none, or the index cannot be enumerated.
-    Cells outside of the operand are a matter of bounds, not of locality.
+    With a `warp_size`, no lane of the thread's warp holds the cell. The result is also None if the index cannot be
+    enumerated. Cells outside of the operand are checked by bounds, not here.
     """
     where = cells(index, operand.shape, domain)
     if where is None:
@@ -117,7 +118,7 @@ def partial(
     """Return the first (element of the domain, warp) for which the warp holds the element's cell of `target` but not
     the element, or None.
 
-    Such a warp cannot total the cell by itself. None if there is none, or the index cannot be enumerated.
+    Such a warp cannot compute the total of the cell alone. The result is also None if the index cannot be enumerated.
     """
     where = cells(index, target.shape, domain)
     if where is None:
@@ -133,10 +134,10 @@ def partial(
 
 
 def _held_along(domain: FragmentLayout, where: Table, target: FragmentLayout, warp_size: int) -> bool:
-    """Return True if every warp that holds the cell of an element in `target` holds the element too.
+    """Return True if every warp that holds the cell of an element in `target` also holds the element.
 
-    `where`: the cell of each register of the domain; registers of one element have the same cell. The function
-    compares the number of warps that hold the cell with the number of those that hold the element as well.
+    `where` is the cell of each register of the domain. Registers of one element have the same cell. The function
+    compares the number of warps that hold the cell with the number of those that also hold the element.
     """
     cell_of = np.full(domain.size, -1, dtype=np.int64)
     cell_of[domain.linear()] = where

@@ -1,7 +1,7 @@
-"""Machines: what is fixed about the processors that kernels run on, once, for verifier, performance model and kernels.
+"""Fixed facts about the processors that kernels run on, shared by the verifier, the performance model and the kernels.
 
-All figures are public; the documents are named at each machine. Rates that a kernel reaches under load are not here:
-they are measured, and stand with the model that was fitted to them (`argus.tuning.model`).
+All figures are public, and each machine names its documents. Rates that a kernel reaches under load are not here: they
+are measured, and are part of the model that was fitted to them (`argus.tuning.model`).
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from dataclasses import dataclass
 class Machine:
     """A processor. `multiprocessors` run blocks: NVIDIA's streaming multiprocessors, AMD's compute units.
 
-    Of one multiprocessor: `shared_bytes` of shared memory (LDS), of which a block may use `block_shared_bytes`;
-    `registers` of 32 bits, of which a thread may use `thread_registers`; at most `threads` and `blocks` at a time.
-    Rates of one multiprocessor, a cycle: `matrix_flops` of matrix products by bits of an operand, `scalar_flops` of all
-    other arithmetic, `shared_rate` bytes of shared memory.
+    Facts about one multiprocessor: it has `shared_bytes` of shared memory (LDS), of which a block may use
+    `block_shared_bytes`, and `registers` of 32 bits, of which a thread may use `thread_registers`. At most `threads`
+    and `blocks` run on it at a time. Its rates per cycle are `matrix_flops` of matrix products by bits of an operand,
+    `scalar_flops` of all other arithmetic, and `shared_rate` bytes of shared memory.
 
-    Of the whole machine: `clock_hz` at its peak, `memory_bytes_s` to and from memory; `dies`, each with a part of the
-    multiprocessors and an L2 cache of `cache_bytes`; `last_cache_bytes` of a cache behind those, which all dies share.
-    `warpgroup` is the number of warps that an asynchronous matrix product and a register budget take together; 1 where
-    there are none.
+    Facts about the whole machine: `clock_hz` is its peak clock rate, and `memory_bytes_s` its memory bandwidth. It has
+    `dies`, each with a part of the multiprocessors and an L2 cache of `cache_bytes`, and behind these a cache of
+    `last_cache_bytes` that all dies share. `warpgroup` is the number of warps that execute an asynchronous matrix
+    product together and share a register budget, or 1 on machines without such products.
     """
 
     name: str
@@ -46,7 +46,8 @@ class Machine:
     last_cache_bytes: int = 0
 
     def matrix_rate(self, bits: int) -> float:
-        """Floating-point operations of matrix products a cycle, with operands of `bits`; of the next wider it knows."""
+        """Return the floating-point operations of matrix products per cycle for operands of `bits`, or for the next
+        wider operands that the machine has."""
         return next((rate for width, rate in self.matrix_flops if width >= bits), self.scalar_flops)
 
 
@@ -145,4 +146,4 @@ MI300X = Machine(
 )
 
 WARPGROUP = H200.warpgroup
-"""Warps of a warpgroup, wherever there are any: roles of other targets imitate those of sm_90a."""
+"""Number of warps in a warpgroup. Roles of other targets use the same number as sm_90a."""

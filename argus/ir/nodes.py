@@ -1,15 +1,16 @@
-"""The IR: memory objects, statements, kernels; what only orders is in `ordering`, tags and specifications in `tags`.
+"""The IR: memory objects, statements and kernels. Ordering statements are in `ordering`, tags and specifications in
+`tags`.
 
-A kernel is an imperative block program: every statement is executed by all threads of a block that reach it,
-over a *domain*, a box of element coordinates `shape`. Two stages share these nodes:
+A kernel is an imperative block program. Every statement is executed by all threads of a block that reach it, over a
+*domain*, a box of element coordinates `shape`. Two stages share these nodes:
 
-- *tile* IR, as the frontend makes it: `layout`, `instr`, `scope`, shared `offset` may be None, and the policy
-  statements `Stage`, `Scan` and `For(kind="pipelined")` may occur;
-- *explicit* IR, as the passes leave it: everything is filled in, no policy statement is left. This is what is
-  proved, simulated and emitted.
+- *tile* IR, which the frontend makes: `layout`, `instr`, `scope` and the `offset` of a shared tile may be None, and the
+  policy statements `Stage`, `Scan` and `For(kind="pipelined")` may occur;
+- *explicit* IR, which the passes make: everything is filled in, and no policy statement is left. This stage is proved,
+  simulated and emitted.
 
-Registers, shared tiles and global tensors are all mutable memory objects addressed by logical coordinates.
-Only the `Access`es and `Elem`s of a statement say which cells it touches; `argus.ir.access` derives its relations.
+Registers, shared tiles and global tensors are all mutable memory objects addressed by logical coordinates. Only the
+`Access`es and `Elem`s of a statement say which cells it accesses; `argus.ir.access` derives its relations.
 """
 
 from __future__ import annotations
@@ -89,14 +90,14 @@ __all__ = [
     "Stage", "Stmt", "Tag", "TagCondition", "TagEqual", "TagField", "TagTerm", "TagTuple", "Tensor", "ThreadCopy",
     "WaitCounts", "WaitGroup", "Watch", "WaveBarrier", "WaveStep",
 ]  # fmt: skip
-"""All nodes, those of `ordering` and `tags` too: this is where others import them from."""
+"""All nodes, including those of `ordering` and `tags`. Other modules import them from here."""
 
 # ---------------------------------------------------------------------------- statements
 
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """Completion on mbarrier `barrier[index]`: the bytes that a bulk copy brings are counted there (complete_tx)."""
+    """Completion on mbarrier `barrier[index]`, which counts the bytes of a bulk copy (complete_tx)."""
 
     FORM: ClassVar[str] = "signal {barrier}[{index}]"
     barrier: str
@@ -105,13 +106,14 @@ class Signal:
 
 @dataclass(frozen=True, slots=True)
 class Copy(Statement):
-    """`dst[...] = src[...]` for every element of `shape` under `mask`; between any two spaces, same dtype.
+    """The assignment `dst[...] = src[...]` for every element of `shape` under `mask`, between any two spaces, with the
+    same dtype.
 
-    If `mask` is false, a fragment or shared destination gets `other` (None: keeps its old value), and a global
-    destination is left alone. `instr` is a row of the instruction table, which says who moves the data (`Mechanism`),
-    when the copy is complete (`Order`), and all else that is particular to the instruction.
+    Where `mask` is false, a fragment or shared destination gets `other` (None: keeps its old value), and a global
+    destination is left unchanged. `instr` is a row of the instruction table. The row says who moves the data
+    (`Mechanism`), when the copy is complete (`Order`), and everything else that is particular to the instruction.
 
-    Every copy is a `ThreadCopy` or a `BulkCopy`: what only one of these has is absent here.
+    Every copy is a `ThreadCopy` or a `BulkCopy`. This class has the fields that both share.
     """
 
     dst: Access
@@ -122,12 +124,13 @@ class Copy(Statement):
 
     @property
     def layout(self) -> FragmentLayout | None:
-        """The thread that moves each element; None while it is open, and for copies that no thread carries out."""
+        """The layout that gives each element its thread. None while it is open, and for copies that no thread carries
+        out."""
         return None
 
     @property
     def vector(self) -> int:
-        """The number of consecutive value digits that move at once."""
+        """The number of consecutive value digits that one access moves."""
         return 1
 
     @property
@@ -137,16 +140,16 @@ class Copy(Statement):
 
     @property
     def signal(self) -> Signal | None:
-        """The mbarrier that counts the bytes which the copy brings."""
+        """The mbarrier that counts the bytes of the copy."""
         return None
 
 
 @dataclass(frozen=True, slots=True)
 class ThreadCopy(Copy):
-    """A copy that threads make, each its own elements: by loads and stores, matrix moves, or asynchronous copies.
+    """A copy in which each thread moves its own elements: by loads and stores, matrix moves, or asynchronous copies.
 
-    `layout` spreads the elements over threads; `vector` consecutive value digits move at once. A destination in memory
-    is written by each element's primary holder only. In tile IR `layout` and `instr` may be open.
+    `layout` spreads the elements over threads, and one access moves `vector` consecutive value digits. Only the primary
+    holder of each element writes a destination in memory. In tile IR, `layout` and `instr` may be open.
     """
 
     FORM: ClassVar[str] = (
@@ -160,17 +163,17 @@ class ThreadCopy(Copy):
 
 @dataclass(frozen=True, slots=True)
 class BulkCopy(Copy):
-    """A box that one thread of the executing role hands to the copy engine, between a tensor and a shared tile.
+    """A copy of a box between a tensor and a shared tile. One thread of the executing role hands it to the copy engine.
 
     Every index of the tensor is its value at the origin plus the `Coord` of its dimension, or one place for the whole
-    box; `mask` is exactly "inside the tensor".
+    box. `mask` is exactly "inside the tensor".
 
-    A load sets `signal`, and `other` is 0 where there is a mask, which is what the copy engine does at the edges; all
-    of the box's bytes are counted. A multicast brings the box to this place in every block of the cluster, or of those
-    `among` it, and its bytes count on the `signal` of each. `once` is a hint to loads, which changes no value and no
-    order: nothing else reads the elements soon, so they are the first to leave the L2 cache.
+    A load sets `signal`. Its `other` is 0 if there is a mask, as the copy engine fills elements beyond the edges with
+    0, and all of the box's bytes are counted. A multicast delivers the box to this place in every block of the cluster,
+    or of those `among` it, and its bytes count on the `signal` of each. `once` is a hint on loads, which changes no
+    value and no order: nothing else reads the elements soon, so they are the first to leave the L2 cache.
 
-    A store has no `signal` and no `other`: thread 0 of the role issues it, and it is complete as `BulkWait` says.
+    A store has no `signal` and no `other`. Thread 0 of the role issues it, and `BulkWait` says when it is complete.
     """
 
     FORM: ClassVar[str] = (
@@ -188,10 +191,11 @@ COPIES: tuple[type[Copy], ...] = (ThreadCopy, BulkCopy)
 
 @dataclass(frozen=True, slots=True)
 class Map(Statement):
-    """`dst[...] = value` elementwise into a fragment; `value` is over `Coord`s, scalars and fragment `Elem`s.
+    """The assignment `dst[...] = value` of each element of a fragment. `value` is over `Coord`s, scalars and fragment
+    `Elem`s.
 
-    All reads of one element precede its write. `scope` "thread": every register read is the thread's own;
-    "warp": registers of other lanes of the warp are read (a shuffle; `value` is then a single `Elem`).
+    All reads of one element precede its write. With `scope` "thread", every register read is the thread's own. With
+    "warp", registers of other lanes of the warp are read (a shuffle), and `value` is a single `Elem`.
     """
 
     FORM: ClassVar[str] = "map {dst} = {value} shape {shape}(? layout {layout})(? scope {scope})"
@@ -204,12 +208,13 @@ class Map(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Accumulate(Statement):
-    """`dst[...] = dst[...] op value` over the domain; many elements may meet in one cell (a reduction).
+    """The accumulation `dst[...] = dst[...] op value` over the domain. Many elements may fall into one cell (a
+    reduction).
 
-    `op` is a key of `REDUCTIONS`. Into a fragment: `scope` "thread" adds the thread's own registers, "warp"
-    adds across the lanes that hold the domain (every lane that holds the cell gets the total), None (tile IR)
-    leaves that open. Into global memory it is atomic, at device scope, relaxed, one per primary holder
-    (`instr` "red.global"). `mask` false: that element contributes nothing.
+    `op` is a key of `REDUCTIONS`. Into a fragment: with `scope` "thread" each thread adds its own registers; with
+    "warp" the lanes that hold the domain add together, and every lane that holds the cell gets the total; None (tile
+    IR) leaves this open. Into global memory: the update is atomic and relaxed, at device scope, one for each primary
+    holder (`instr` "red.global"). Where `mask` is false, the element contributes nothing.
 
     With "tma.reduce.add" and similar instructions, the copy engine accumulates a whole box: `value` is a single element
     of a shared tile, `mask` is exactly "inside the tensor", and there is no `layout`. The statement is issued and
@@ -231,9 +236,11 @@ class Accumulate(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Scanned:
-    """One tile of a scan: `result[c] = combine`, over what the results hold at the element before, and the operands.
+    """One tile of a scan: `result[c] = combine`, computed from the results at the preceding element and from the
+    operands.
 
-    In `combine`, an `Elem` of a result stands for its element before c, and one of an operand for its element at c.
+    In `combine`, an `Elem` of a result stands for its element before c, and an `Elem` of an operand for its element at
+    c.
     """
 
     FORM: ClassVar[str] = "of {operand} to {result} = {combine}"
@@ -244,10 +251,10 @@ class Scanned:
 
 @dataclass(frozen=True, slots=True)
 class Scan(Statement):
-    """Policy: a scan of register tiles along `axis`, of all of them together; the first element is the operand's.
+    """Policy: a scan of all these register tiles together along `axis`. The first element of a result is the operand's.
 
-    With `reverse` it runs from the last element to the first. The combination of all results is associative, so parts
-    may be combined first: a pass spreads the work over registers, lanes and warps (`argus.passes.scan`).
+    With `reverse`, the scan runs from the last element to the first. The combination is associative, so parts may be
+    combined first: a pass spreads the work over registers, lanes and warps (`argus.passes.scan`).
     """
 
     FORM: ClassVar[str] = "scan axis {axis}(?reverse: reverse) shape {shape}(? layout {layout})(? {tiles})"
@@ -260,14 +267,14 @@ class Scan(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Mma(Statement):
-    """`d[m, n] += sum over k of a[m, k] * b[n, k]`, domain `shape` = (M, N, K) with Coords (m, n, k).
+    """The product `d[m, n] += sum over k of a[m, k] * b[n, k]`, with domain `shape` = (M, N, K) and Coords (m, n, k).
 
-    `d` is a fragment; `a`, `b` are fragments in explicit IR (tile IR: shared tiles as well). `instr` is a row
-    of the instruction table; `warps` = (along M, along N) tells how warps share the tile.
+    `d` is a fragment. `a` and `b` are fragments in explicit IR, and may be shared tiles in tile IR. `instr` is a row of
+    the instruction table; `warps` = (along M, along N) says how warps share the tile.
 
-    A row of warpgroup scope (wgmma) reads `b` from a shared tile and `a` from a shared tile or registers, runs
-    asynchronously, and is complete at the first `MmaWait` that covers its `MmaCommit` group; `warps` counts warps, four
-    to a warpgroup. A shared operand is K-major, or, if its index has the depth before the rows, MN-major.
+    A row of warpgroup scope (wgmma) reads `b` from a shared tile and `a` from a shared tile or registers. It runs
+    asynchronously, and is complete at the first `MmaWait` that covers its `MmaCommit` group. `warps` counts warps, four
+    to a warpgroup. A shared operand is K-major or, if its index has the depth before the rows, MN-major.
     """
 
     FORM: ClassVar[str] = "mma {d} += {a} * {b} shape {shape}(? via {instr})(? warps {warps})"
@@ -283,10 +290,10 @@ class Mma(Statement):
 class Role:
     """The program of `num_warps` consecutive warps from `first_warp` on, with a budget of `registers` a thread.
 
-    Inside, layouts and `Thread()` count the role's own threads, and `Barrier` joins the role alone. `first_warp` is a
-    multiple of 4, and `registers` holds for all of its warpgroups; warps that are in no role idle. A role that
-    issues bulk copies or expects bytes is one warp: were it more, slower warps could miss phases that one thread runs
-    through.
+    Inside a role, layouts and `Thread()` count the role's own threads, and `Barrier` joins the role alone. `first_warp`
+    is a multiple of 4, and `registers` holds for all of its warpgroups. Warps that belong to no role are idle. A role
+    that issues bulk copies or expects bytes has one warp, because slower warps could otherwise miss phases that one
+    thread passes.
     """
 
     FORM: ClassVar[str] = "role {name} warps {num_warps} from {first_warp}(? registers {registers}) {body}"
@@ -300,8 +307,8 @@ class Role:
 
 @dataclass(frozen=True, slots=True)
 class Roles(Statement):
-    """Roles run side by side, ordered by mbarriers and named barriers alone; they stand at the top level of a kernel,
-    once, last."""
+    """Roles that run side by side, ordered by mbarriers and named barriers alone. The statement occurs once, last, at
+    the top level of a kernel."""
 
     FORM: ClassVar[str] = "roles {roles}"
     roles: tuple[Role, ...]
@@ -314,14 +321,14 @@ class Roles(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Programs(Statement):
-    """Runs `body` once for each program that this block was given, one after the other (a persistent kernel).
+    """Runs `body` once for each program assigned to this block, one after another (a persistent kernel).
 
-    With `turns` above 1, roles take turns: this one runs every program whose number among the block's is `turn` modulo
-    `turns`, and in the others its running counts go on as if the loops of `body` had run.
+    With `turns` above 1, roles take turns: this role runs every program whose number among the block's programs is
+    `turn` modulo `turns`. For the other programs, its running counts advance as if the loops of `body` had run.
 
-    `ProgramId` inside is that program's; every program of the grid is given to exactly one block. If a kernel is
-    persistent, this is all that its body, or that of each of its roles, consists of, besides tags, what makes barriers
-    ready and arrives there first, and, after it, waits for the bulk stores of the last programs.
+    Inside, `ProgramId` is the current program's, and every program of the grid is assigned to exactly one block. In a
+    persistent kernel, this statement is the whole body of the kernel, or of each role, apart from tags, the statements
+    that initialise barriers and arrive at them first, and, after it, waits for the bulk stores of the last programs.
     """
 
     FORM: ClassVar[str] = "programs(? turn {turn} of {turns}) {body}"
@@ -332,9 +339,9 @@ class Programs(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Stage(Statement):
-    """Policy: bring a global tile into the shared tile `dst` and make it visible to the whole block.
+    """Policy: copy a part of a global tensor into the shared tile `dst` and make it visible to the whole block.
 
-    `once`: nothing else reads these elements soon; a hint, of which the copy engine makes use.
+    `once` is a hint that the copy engine uses: nothing else reads these elements soon.
     """
 
     FORM: ClassVar[str] = "stage {dst} <- {src} shape {shape}(? if {mask})(? else {other})(?once: once)"
@@ -348,7 +355,7 @@ class Stage(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Share(Statement):
-    """Policy: put a register tile into the shared tile `dst` and make it visible to the whole block, or role."""
+    """Policy: copy a register tile into the shared tile `dst` and make it visible to the whole block, or role."""
 
     FORM: ClassVar[str] = "share {dst} <- {src} shape {shape}"
     dst: str
@@ -358,8 +365,9 @@ class Share(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Counter:
-    """`LoopVar(name)` in a loop: how many of its iterations the thread began before this one, in all of its runs
-    and programs, modulo `wrap`. Places in a ring of S buffers are `name % S` and the like, and 2 S divides `wrap`."""
+    """`LoopVar(name)` in a loop: the number of its iterations that the thread began before the current one, in all runs
+    of the loop and in all programs, modulo `wrap`. Places in a ring of S buffers are `name % S` and the like, and 2 S
+    divides `wrap`."""
 
     FORM: ClassVar[str] = "counter {name} wrap {wrap}"
     name: str
@@ -368,10 +376,11 @@ class Counter:
 
 @dataclass(frozen=True, slots=True)
 class For(Statement):
-    """`for var in range(start, stop, step)`; `step` is a positive constant. Bounds are uniform over the block.
+    """The loop `for var in range(start, stop, step)`. `step` is a positive constant, and the bounds are uniform over
+    the block.
 
-    `kind` "dynamic" is a plain loop; "pipelined" (policy) asks for `stages` buffers per `Stage` inside, filled by
-    `producer_warps` further warps where the target can (0: by the computing warps themselves).
+    A loop of `kind` "dynamic" is plain. A "pipelined" loop (policy) requests `stages` buffers for each `Stage` inside,
+    filled by `producer_warps` additional warps if the target supports them (0: by the computing warps themselves).
     """
 
     FORM: ClassVar[str] = (
@@ -396,7 +405,7 @@ class For(Statement):
 
 @dataclass(frozen=True, slots=True)
 class If(Statement):
-    """Runs `then` or `orelse`. `cond` may read `Thread()`, and is then divergent."""
+    """Runs `then` or `orelse`. `cond` may read `Thread()`, and the branch is then divergent."""
 
     FORM: ClassVar[str] = "if {cond} {then}(? else {orelse})"
     cond: Expr = field(metadata=CONDITION)
@@ -414,27 +423,29 @@ Stmt = Union[
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A kernel after constexpr parameters are fixed.
+    """A kernel after its constexpr parameters are fixed.
 
-    `grid` holds the number of blocks along each axis as expressions in the sizes, or None if undeclared.
-    `sizes` are the symbolic extents, in order of appearance: each `Param(name, int32)` in [0, MAX_EXTENT].
-    Output tensors (those written) overlap no other tensor: a precondition, checked at launch.
-    `target` is "cpu", "sm_80", "sm_90a", "gfx942" in explicit IR.
-    `group`: blocks run in an order that walks `group` rows of the grid at a time, column by column, which keeps what
-    they share in the cache. Rows are axis 0 of a grid of two axes; of a persistent grid of three, axes 0 and 1, where 0
-    counts fastest. Program ids are a bijection of the hardware's block ids, so nothing that is proved depends on it.
-    `persistent` (policy): no more blocks are launched than run at once, and each runs several programs (`Programs`).
-    `cluster`: that many blocks, of programs that follow one another along axis 0 from a multiple of `cluster` on, run
-    at the same time and reach each other's shared memory. The extent of axis 0 is a multiple of it, written as one.
-    All blocks of a cluster of roles end together; others end when their own threads do: see `argus.ir.cluster`.
-    `schedule` (policy): the computing warps share the tile of each program ("cooperative"), or, in a persistent kernel
-    whose loop has producer warps, two groups of as many warps take turns, with programs of their own ("pingpong"); or
-    each computing warpgroup has rows of the tile for itself ("rows").
-    `flat`: one axis of the hardware's grid counts all programs, axis 0 of `grid` fastest; blocks decode their ids from
-    its index. A grid of more than three axes is flat.
-    `invariants`: rows of outputs that do not depend on the rest of the batch.
-    `covers`: which parts of outputs are written, for those of which not all is.
-    `remarks`: what passes have to tell the author, such as policies that they could not carry out.
+    - `grid` holds the number of blocks along each axis as expressions in the sizes, or None if it is not declared.
+    - `sizes` are the symbolic extents in order of appearance: each is a `Param(name, int32)` in [0, MAX_EXTENT].
+    - Output tensors (those that the kernel writes) overlap no other tensor. This precondition is checked at launch.
+    - `target` is "cpu", "sm_80", "sm_90a" or "gfx942" in explicit IR.
+    - `group`: `group` rows of the grid run at a time, column by column, so that what they share stays in the cache.
+      Rows are axis 0 of a grid of two axes, and axes 0 and 1 of a persistent grid of three axes, where axis 0 counts
+      fastest. Program ids are a bijection of the hardware's block ids, so no proof depends on the order.
+    - `persistent` (policy): only as many blocks are launched as run at once, and each runs several programs
+      (`Programs`).
+    - `cluster`: so many blocks run at the same time and reach each other's shared memory. Their programs are
+      consecutive along axis 0, beginning at a multiple of `cluster`. The extent of axis 0 is written as a multiple of
+      `cluster`. All blocks of a cluster with roles end together; other blocks end with their own threads (see
+      `argus.ir.cluster`).
+    - `schedule` (policy): with "cooperative", the computing warps share the tile of each program. With "pingpong", for
+      persistent kernels whose loop has producer warps, two groups of so many warps take turns, each with its own
+      programs. With "rows", each computing warpgroup has its own rows of the tile.
+    - `flat`: one axis of the hardware's grid counts all programs, axis 0 of `grid` fastest, and blocks decode their ids
+      from it. A grid of more than three axes is flat.
+    - `invariants`: rows of outputs that do not depend on the rest of the batch.
+    - `covers`: the parts that are written, for outputs that are not written as a whole.
+    - `remarks`: messages of passes to the author, for example about policies that they could not carry out.
     """
 
     name: str
@@ -460,7 +471,7 @@ class Kernel:
     remarks: tuple[Diagnostic, ...] = field(default=(), compare=False, repr=False)
     span: Span = span_field()
     well_formed: bool = field(default=False, init=False, compare=False, repr=False)
-    """Set by `argus.ir.wellformed.check_explicit` once it found nothing; `dataclasses.replace` does not keep it."""
+    """Set by `argus.ir.wellformed.check_explicit` when it finds no problem. `dataclasses.replace` does not keep it."""
 
     def _repr_html_(self) -> str:
         """Return the kernel's text as a notebook shows it."""
@@ -472,7 +483,7 @@ class Kernel:
 
     @property
     def num_threads(self) -> int:
-        """Threads in a block."""
+        """The number of threads in a block."""
         return self.num_warps * self.warp_size
 
     @property
@@ -482,7 +493,7 @@ class Kernel:
 
     @property
     def program_ids(self) -> tuple[ProgramId, ...]:
-        """The ids along all axes of the grid; along three if it declares fewer, or none."""
+        """The program ids along all axes of the grid, or along three axes if the kernel declares fewer, or none."""
         return tuple(ProgramId(axis) for axis in range(max(HARDWARE_AXES, len(self.grid or ()))))
 
     def object(self, name: str) -> MemoryObject:

@@ -16,8 +16,8 @@ from argus.source import Span, span_field
 class Tensor:
     """A global tensor parameter. `shape` and `strides` (in elements) are `Param`s or `Const`s.
 
-    `alignment` (bytes, a power of two up to 16) divides the base address, every stride other than 1, and the
-    extent of the stride-1 dimension, each times the item size. It is a precondition, checked at launch.
+    `alignment` (bytes, a power of two up to 16) divides the base address, every stride other than 1, and the extent of
+    the stride-1 dimension, each times the item size. It is a precondition, checked at launch.
     """
 
     name: str
@@ -39,8 +39,8 @@ class Scalar:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """A tile in the block's shared memory (LDS). `layout` maps logical coordinates to element offsets from
-    byte `offset` of the block's shared memory; tiles whose byte ranges overlap alias on purpose."""
+    """A tile in the block's shared memory (LDS). `layout` maps logical coordinates to element offsets from byte
+    `offset` of the block's shared memory. Tiles whose byte ranges overlap share memory on purpose."""
 
     name: str
     dtype: DType
@@ -65,8 +65,8 @@ class Fragment:
 class Mbarrier:
     """An array of `count` mbarriers in shared memory, 8 bytes each from byte `offset` (PTX ISA, mbarrier).
 
-    Each phase of each of them completes after `arrivals` arrivals and all bytes expected in it. They are used once a
-    `MbarrierInit` of theirs is visible: after a `MbarrierFence`, and then what orders threads.
+    Each phase of each mbarrier completes after `arrivals` arrivals and all bytes expected in it. A use comes after the
+    array's `MbarrierInit`, a `MbarrierFence`, and a synchronisation that makes both visible to the using thread.
     """
 
     name: str
@@ -81,10 +81,11 @@ MemoryObject = Union[Tensor, Shared, Fragment]
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The cell `obj[index]`, one expression per dimension of `obj`, over the statement's `Coord`s.
+    """The cell `obj[index]`, with one expression for each dimension of `obj`, over the statement's `Coord`s.
 
-    With `block`, of a `Copy` and of a shared tile: that of block number `block` of the cluster (distributed shared
-    memory), an expression over the block's own number in the cluster, `ProgramId(0) % cluster`, and constants.
+    `block` is used in a `Copy`, for a shared tile: the cell is that of block number `block` of the cluster (distributed
+    shared memory). It is an expression over the block's own number in the cluster, `ProgramId(0) % cluster`, and
+    constants.
     """
 
     obj: str
@@ -96,4 +97,4 @@ IN_REGISTERS: Mapping[str, object] = {"spaces": (Fragment,)}
 IN_REGISTERS_OR_GLOBAL: Mapping[str, object] = {"spaces": (Fragment, Tensor)}
 IN_REGISTERS_OR_SHARED: Mapping[str, object] = {"spaces": (Fragment, Shared)}
 IN_GLOBAL: Mapping[str, object] = {"spaces": (Tensor,)}
-"""Of a field that holds an access: where its object may be, if not anywhere."""
+"""Metadata of a field that holds an access: the kinds of objects that it may name."""

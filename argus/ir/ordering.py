@@ -1,4 +1,4 @@
-"""Statements that only order others: barriers, groups, waits and fences. What each orders: `docs/soundness.md`."""
+"""Statements that only order others: barriers, groups, waits and fences. `docs/soundness.md` says what each orders."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from argus.ir.statement import Statement
 
 @dataclass(frozen=True, slots=True)
 class Barrier(Statement):
-    """All threads of the block meet; shared and global accesses before it are ordered before those after it.
+    """Makes all threads of the block wait for one another. Shared and global accesses before it are ordered before
+    those after it.
 
-    In a role its threads alone; with `scope` "cluster", outside of roles, those of all blocks of the cluster, whose
-    shared accesses it orders alike (barrier.cluster, .release and .acquire)."""
+    In a role, only the role's threads take part. With `scope` "cluster", outside of roles, the threads of all blocks of
+    the cluster take part, and their shared accesses are ordered as well (barrier.cluster, .release and .acquire).
+    """
 
     FORM: ClassVar[str] = "barrier(? scope {scope})"
     scope: str = "block"
@@ -67,9 +69,10 @@ class BulkCommit(Statement):
 @dataclass(frozen=True, slots=True)
 class BulkWait(Statement):
     """Thread 0 of the role waits until at most `pending` of its most recent groups of bulk stores are unfinished
-    (cp.async.bulk.wait_group); with `read`, only until they have read their sources (`.read`). Others pass by.
+    (cp.async.bulk.wait_group); with `read`, only until they have read their sources (`.read`). Other threads do not
+    wait.
 
-    A block's shared memory is there until it ends: before that, all of its bulk stores have to be waited for.
+    A block's shared memory exists until the block ends, so all of its bulk stores must be waited for before the end.
     """
 
     FORM: ClassVar[str] = "bulk_wait(?read:_read) {pending}"
@@ -79,8 +82,8 @@ class BulkWait(Statement):
 
 @dataclass(frozen=True, slots=True)
 class ProxyFence(Statement):
-    """Orders ordinary accesses to shared memory that this thread made, or was ordered after, with asynchronous ones
-    that it makes, or that are ordered after it (fence.proxy.async)."""
+    """Orders ordinary accesses to shared memory before asynchronous ones (fence.proxy.async). It applies to ordinary
+    accesses by this thread, or ordered before it, and to asynchronous accesses by this thread, or ordered after it."""
 
     FORM: ClassVar[str] = "proxy_fence"
 
@@ -88,10 +91,10 @@ class ProxyFence(Statement):
 @dataclass(frozen=True, slots=True)
 class WaitCounts(Statement):
     """Waits until at most `vm` of the wave's most recent direct-to-LDS loads are unfinished, and with `lgkm` 0 until
-    all of its accesses to shared memory are done (s_waitcnt vmcnt(vm) lgkmcnt(lgkm)); None leaves a counter alone.
+    all of its accesses to shared memory are done (s_waitcnt vmcnt(vm) lgkmcnt(lgkm)). None leaves a counter unchecked.
 
-    A counter counts instructions, of which one copy has `argus.ir.waves.loads_to_lds`. The compiler chooses
-    how many instructions other accesses become, so `lgkm` above 0 orders nothing that a proof could use.
+    A counter counts instructions; `argus.ir.waves.loads_to_lds` gives their number for one copy. The compiler chooses
+    how many instructions other accesses become, so a proof cannot use `lgkm` above 0.
     """
 
     FORM: ClassVar[str] = "s_waitcnt(? vmcnt {vm})(? lgkmcnt {lgkm})"
@@ -101,18 +104,18 @@ class WaitCounts(Statement):
 
 @dataclass(frozen=True, slots=True)
 class WaveBarrier(Statement):
-    """All waves of the block meet (s_barrier); unlike `Barrier` it waits for no access: for the others it orders what a
-    wave's last `WaitCounts` with `lgkm` 0 found done."""
+    """All waves of the block wait for one another (s_barrier). Unlike `Barrier`, it does not wait for accesses: for
+    other waves it orders the accesses that a wave's last `WaitCounts` with `lgkm` 0 found done."""
 
     FORM: ClassVar[str] = "s_barrier"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hint(Statement):
-    """A statement that changes no value and no order: it tells the compiler or the machine what is likely to help.
+    """A statement that changes no value and no order. It tells the compiler or the machine what is likely to help.
 
-    All that is known of it besides its text form is the row of the instruction table that it names: the ranges of its
-    operands, which are its fields in this order, the targets that have it, and the device function that it becomes.
+    A hint is described by its text form and by the row of the instruction table that it names: the ranges of its
+    operands (its fields, in this order), the targets that have it, and the device function that it becomes.
     """
 
     ROW: ClassVar[str]
@@ -129,7 +132,7 @@ class WavePriority(Hint):
 
 @dataclass(frozen=True, slots=True)
 class SchedGroup(Hint):
-    """Asks the compiler to put `size` instructions of the kinds in `mask` here, in turns with the other groups of the
+    """Asks the compiler to place `size` instructions of the kinds in `mask` here, in turns with the other groups of the
     same `sync` number (LLVM AMDGPU, llvm.amdgcn.sched.group.barrier)."""
 
     FORM: ClassVar[str] = "sched_group_barrier mask {mask} size {size} sync {sync}"
@@ -149,8 +152,8 @@ class MbarrierInit(Statement):
 
 @dataclass(frozen=True, slots=True)
 class MbarrierFence(Statement):
-    """Makes what thread 0 of the block, or of the role, initialised before visible to all that is ordered after this,
-    copy engine included (fence.mbarrier_init, fence.proxy.async)."""
+    """Makes earlier initialisations by thread 0 of the block, or of the role, visible to everything that is ordered
+    after this fence, including the copy engine (fence.mbarrier_init, fence.proxy.async)."""
 
     FORM: ClassVar[str] = "mbarrier_fence"
 
@@ -158,7 +161,7 @@ class MbarrierFence(Statement):
 @dataclass(frozen=True, slots=True)
 class MbarrierExpect(Statement):
     """One lane of the role's warp arrives on `barrier[index]` and announces `bytes` (mbarrier.arrive.expect_tx), after
-    all lanes of the warp reached this."""
+    all lanes of the warp have reached this statement."""
 
     FORM: ClassVar[str] = "mbarrier_expect {barrier}[{index}] bytes {bytes}"
     barrier: str
@@ -168,9 +171,9 @@ class MbarrierExpect(Statement):
 
 @dataclass(frozen=True, slots=True)
 class Among:
-    """The `count` blocks of a cluster whose numbers are that of the own block but for the digit `number // stride %
-    count`: in a cluster of 4 those of the same half (count 2, stride 1), or of the same place in the halves (stride 2).
-    """
+    """The `count` blocks of a cluster whose numbers differ from the own block's number only in the digit
+    `number // stride % count`. In a cluster of 4, these are the blocks of the same half (count 2, stride 1), or those
+    at the same place in both halves (stride 2)."""
 
     FORM: ClassVar[str] = "among {count} by {stride}"
     count: int
@@ -179,11 +182,12 @@ class Among:
 
 @dataclass(frozen=True, slots=True)
 class MbarrierArrive(Statement):
-    """One lane of each warp of the role arrives on `barrier[index]`, after all lanes of the warp reached this.
+    """One lane of each warp of the role arrives on `barrier[index]`, after all lanes of the warp have reached this
+    statement.
 
-    `scope` "block": on the block's own; "cluster": on that of every block of the cluster, or, once each, of those that
-    are in one of the groups `among`. To other blocks that tells that phases and asynchronous accesses are over; it
-    makes no ordinary access visible there.
+    With `scope` "block", the mbarrier is the block's own. With "cluster", it is the mbarrier of every block of the
+    cluster or, once each, of those blocks that are in one of the groups `among`. Other blocks learn from such an
+    arrival that phases and asynchronous accesses are over; it makes no ordinary access visible to them.
     """
 
     FORM: ClassVar[str] = "mbarrier_arrive {barrier}[{index}](? scope {scope})(? {among})"
@@ -197,8 +201,8 @@ class MbarrierArrive(Statement):
 class MbarrierWait(Statement):
     """Every thread of the role waits until the phase of `barrier[index]` with parity `parity` has completed.
 
-    As mbarrier.try_wait.parity in a loop: with c phases completed so far it returns when c % 2 != parity, which is 0 or
-    1; so parity 1 passes at once on a fresh barrier.
+    The wait is mbarrier.try_wait.parity in a loop. After c completed phases it returns if c % 2 != parity, where parity
+    is 0 or 1, so parity 1 returns immediately on a fresh barrier.
     """
 
     FORM: ClassVar[str] = "mbarrier_wait {barrier}[{index}] parity {parity}"
@@ -209,9 +213,9 @@ class MbarrierWait(Statement):
 
 @dataclass(frozen=True, slots=True)
 class BarrierSync(Statement):
-    """All threads of the role arrive at named barrier `number` of the block and wait until `count` threads have, in
-    this phase of it: those of every role that arrives there (bar.sync). Accesses before any of these arrivals are
-    ordered before what follows the wait. Then the next phase begins, for the same threads."""
+    """All threads of the role arrive at named barrier `number` of the block and wait until `count` threads have arrived
+    in this phase: the threads of every role that uses the barrier (bar.sync). Accesses before any of these arrivals are
+    ordered before everything after the wait. Then the next phase begins for the same threads."""
 
     FORM: ClassVar[str] = "barrier_sync {number} count {count}"
     number: int
@@ -219,13 +223,14 @@ class BarrierSync(Statement):
 
     @property
     def barrier(self) -> str:
-        """The barrier's name, which is none of an mbarrier's."""
+        """The barrier's name, which differs from those of mbarriers."""
         return f"barrier {self.number}"
 
 
 @dataclass(frozen=True, slots=True)
 class BarrierArrive(Statement):
-    """All threads of the role arrive at named barrier `number`, as in `BarrierSync`, and go on (bar.arrive)."""
+    """All threads of the role arrive at named barrier `number`, as in `BarrierSync`, and continue without waiting
+    (bar.arrive)."""
 
     FORM: ClassVar[str] = "barrier_arrive {number} count {count}"
     number: int
@@ -233,7 +238,7 @@ class BarrierArrive(Statement):
 
     @property
     def barrier(self) -> str:
-        """The barrier's name, which is none of an mbarrier's."""
+        """The barrier's name, which differs from those of mbarriers."""
         return f"barrier {self.number}"
 
 
@@ -245,7 +250,7 @@ Asynchronous = Union[
 
 
 HINTS: tuple[type[Hint], ...] = (WavePriority, SchedGroup)
-"""All hints. A new one stands here and in the instruction table, and nowhere else."""
+"""All hints. A new hint is added here and in the instruction table, and nowhere else."""
 
 WaveStep = Union[WaitCounts, WaveBarrier, Hint]
-"""Statements of AMD's waves that order others, or hint at an order."""
+"""Statements of AMD's waves that order others, or give a hint."""

@@ -29,7 +29,8 @@ from argus.ir.visit import walk
 
 
 def places(stmt: Stmt) -> Iterator[Expr]:
-    """Indices, masks, bounds, conditions, and the numbers and parities of barriers; not what nested statements have."""
+    """Return indices, masks, bounds, conditions, and the numbers and parities of barriers. Nested statements are not
+    included."""
     for relation in relations(stmt):
         yield from relation.index
         if relation.guard is not None:
@@ -50,7 +51,8 @@ def places(stmt: Stmt) -> Iterator[Expr]:
 
 
 def index_registers(statements: Iterable[Stmt]) -> frozenset[str]:
-    """Register tiles whose elements are used in places or tags, or to compute such: other registers hold data."""
+    """Return the register tiles whose elements are used in places or tags, or to compute them. Other registers hold
+    data."""
     listed = tuple(statements)
     found = {e.obj for stmt in listed for expr in (*places(stmt), *_in_tags(stmt)) for e in elements(expr)}
     computed = [(stmt.dst.obj, stmt.value) for stmt in listed if isinstance(stmt, Map | Accumulate)]
@@ -72,7 +74,8 @@ def index_tensors(kernel: Kernel) -> tuple[Tensor, ...]:
 
 
 def counting_registers(statements: Iterable[Stmt]) -> frozenset[str]:
-    """Register tiles that are computed from sizes, arguments, counters and coordinates alone, and from no data."""
+    """Return the register tiles that are computed only from sizes, arguments, counters and coordinates, and not from
+    data."""
     writers: dict[str, list[Stmt]] = {}
     for stmt in statements:
         for relation in relations(stmt):
@@ -88,7 +91,7 @@ def counting_registers(statements: Iterable[Stmt]) -> frozenset[str]:
 
 
 def without_data(expr: Expr, counting: Set[str]) -> bool:
-    """Return True if an expression reads no other registers than those that are computed from no data."""
+    """Return True if the only registers that an expression reads are computed without data."""
     return all(e.obj in counting for e in elements(expr))
 
 

@@ -1,4 +1,4 @@
-"""Masks that begin or end inside of a vector: true for elements that follow one another, false for the rest."""
+"""Masks that begin or end inside a vector: true for consecutive elements, false for the rest."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from argus.ir.types import boolean
 
 @dataclass(frozen=True, slots=True)
 class Inside:
-    """`rest & (start <= place) & (place < bound)`, where `place` counts along the vector, and the others are the same
-    for all of it.
+    """The mask `rest & (start <= place) & (place < bound)`, where `place` counts along the vector, and the other terms
+    are the same for the whole vector.
 
-    What the mask does not ask is None: `start`, and all three where it does not depend on the place.
+    Parts that the mask lacks are None: `start`, or all of `place`, `start` and `bound` if the mask does not depend on
+    the place.
     """
 
     rest: Expr | None

@@ -1,4 +1,4 @@
-"""Rescaled accumulators: `acc[i, j] = acc[i, j] * factor[i]` between accumulations, as online softmax does.
+"""Recognise rescaled accumulators: `acc[i, j] = acc[i, j] * factor[i]` between accumulations, as in online softmax.
 
 What contributed to each element stays the same: the result has the accumulator's tags. Both the verifier and the
 simulator go by this.

@@ -1,11 +1,12 @@
-"""Places in rings of buffers: `(n + d) % S`, n a running count (`For.counter`), and `((n + d) // S + a) % 2`.
+"""Places in rings of buffers: `(n + d) % S` and parities `((n + d) // S + a) % 2`, where n is a running count
+(`For.counter`).
 
-In a loop that runs once the count is the trip number, and such places are affine. In nested loops (a persistent kernel)
-it is the product of trip counts; there a place is named by the *trip* itself, the trip numbers of all loops around: the
-count is their rank in lexicographic order. So `n + d` is the trip d on (`relations.Count`), and the trips that share a
-buffer are multiples of S apart.
+In a loop that runs once, the count is the trip number, and such places are affine. In nested loops (a persistent
+kernel), the count is a product of trip counts. There a place is named by the *trip* itself, the trip numbers of all
+surrounding loops, and the count is the trip's rank in lexicographic order. `n + d` is then the trip d steps later
+(`relations.Count`), and the trips that share a buffer are multiples of S apart.
 
-The emitter's counts are not negative, and no part of such an expression is: d and a are at least 0 there.
+The emitter's counts are not negative, and neither is any part of such an expression: d and a are at least 0 there.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from argus.ir.expr import Const, Expr, LoopVar, Op
 
 @dataclass(frozen=True, slots=True)
 class RingPlace:
-    """`(counter + shift) % size`."""
+    """The place `(counter + shift) % size`."""
 
     counter: str
     shift: int
@@ -36,7 +37,7 @@ def place_in_ring(expr: Expr) -> RingPlace | None:
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """`((counter + shift) // size + ahead) % 2`."""
+    """The parity `((counter + shift) // size + ahead) % 2`."""
 
     counter: str
     shift: int
@@ -65,7 +66,7 @@ def turn_in_ring(expr: Expr) -> Turn | None:
 
 
 def turn_parity(expr: Expr, place: RingPlace) -> int | None:
-    """a of a parity `((n + d) // S + a) % 2` of the ring of `place`; None if the expression is none."""
+    """Return a for a parity `((n + d) // S + a) % 2` of the ring of `place`, or None for any other expression."""
     turn = turn_in_ring(expr)
     if turn is None or (turn.counter, turn.size) != (place.counter, place.size):
         return None
@@ -74,7 +75,7 @@ def turn_parity(expr: Expr, place: RingPlace) -> int | None:
 
 
 def _moved(expr: Expr) -> tuple[str, int] | None:
-    """(n, d) of n + d."""
+    """Return (n, d) for an expression n + d."""
     match expr:
         case LoopVar(name=name):
             return name, 0

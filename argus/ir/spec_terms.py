@@ -1,4 +1,4 @@
-"""Terms of specifications: what they are made of, apart from any kernel."""
+"""Properties and rewritings of specification terms, independent of any kernel."""
 
 from __future__ import annotations
 
@@ -11,22 +11,23 @@ from argus.ir.types import DType, float32, int32, rounds_only
 
 
 def identity(spec: SpecReduce) -> float:
-    """Return the number that changes no result. What a specification computes may exceed an 8-bit dtype's range."""
+    """Return the neutral element of the reduction. Intermediate values of a specification may exceed the range of an
+    8-bit dtype."""
     narrow = spec.dtype.is_int and spec.dtype.bits < 32 and not isinstance(strip(spec.body), Elem)
     return float(REDUCTIONS[spec.op](int32 if narrow else spec.dtype))
 
 
 def strip(spec: SpecTerm) -> SpecTerm:
-    """Casts that round at most are transparent."""
+    """Return the term below casts that at most round."""
     while isinstance(spec, (Op, SpecOp)) and spec.op == "cast" and rounds_only(spec.args[0].dtype, spec.dtype):
         spec = spec.args[0]
     return spec
 
 
 def exact_indices(spec: SpecTerm) -> bool:
-    """Return True if a term depends on an index and is exact arithmetic on indices and sizes.
+    """Return True if a term depends on an index and consists of exact arithmetic on indices and sizes.
 
-    Integer arithmetic of 32 bits and more is taken as exact.
+    Integer arithmetic of 32 bits and more counts as exact.
     """
     if isinstance(spec, (SpecReduce, SpecSoftmax, SpecOp)):
         return False
@@ -153,8 +154,8 @@ def rounds_in(spec: SpecTerm) -> bool:
 def recognised(spec: SpecTerm) -> SpecTerm:
     """Return a specified term in which a written-out softmax or log-sum-exp is replaced by its operator.
 
-    exp(s[j] - m) / sum_k exp(s[k] - m), weights that are summed up with factors before they are divided, and log(sum_k
-    exp(s[k])), whatever real number `m` is.
+    The recognised forms are exp(s[j] - m) / sum_k exp(s[k] - m), weights that are summed with factors before the
+    division, and log(sum_k exp(s[k])), for any real number `m`.
     """
     match spec:
         case SpecReduce(body=body):
@@ -233,4 +234,4 @@ def _factors(spec: SpecTerm) -> list[SpecTerm]:
 
 
 _AXES = 64
-"""More axes than a specification has."""
+"""A number of axes that no specification reaches."""

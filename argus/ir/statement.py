@@ -1,4 +1,4 @@
-"""The base of all statements: a place in the author's text, and an identity that rewriting keeps."""
+"""The base class of statements: a place in the author's text, and an identity that rewriting keeps."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from dataclasses import dataclass, field
 from argus.source import Span, span_field
 
 CONDITION: Mapping[str, object] = {"condition": True}
-"""Of a field that holds an expression: it is a truth value."""
+"""Metadata of a field whose expression is a truth value."""
 
 Problem = tuple[str, Span]
-"""What is wrong with a statement or a declaration, and where."""
+"""A violated rule: what is wrong with a statement or a declaration, and where."""
 
 UNNUMBERED = -1
-"""The identity of a statement that was made after statements were numbered."""
+"""The id of a statement that was made after the kernel was numbered."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """A statement. Neither `span` nor `id` is part of what is equal, or of the text form.
+    """A statement. Equality and the text form ignore `span` and `id`.
 
-    `id` tells statements of one kernel apart, also those that are equal: `argus.ir.visit.numbered` gives each its
-    number, and `dataclasses.replace` keeps it. So a pass that numbers a kernel first may note something about a
-    statement, rewrite it, and find the note again.
+    `id` distinguishes the statements of one kernel, including equal ones: `argus.ir.visit.numbered` gives each
+    statement its number, and `dataclasses.replace` keeps it. A pass that numbers a kernel first can therefore note
+    something about a statement, rewrite the statement, and find the note again.
     """
 
     span: Span = span_field()

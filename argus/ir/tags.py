@@ -1,4 +1,4 @@
-"""Tags, assertions of them, and specifications: they cost nothing, and emit nothing."""
+"""Tags, assertions on tags, and specifications. They cost nothing at run time, because nothing is emitted for them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from argus.ir.types import DType
 
 @dataclass(frozen=True, slots=True)
 class TagField:
-    """Field of the tag that `elem` carries, by name, or by position if `name` is an int."""
+    """A field of the tag that `elem` carries, by name, or by position if `name` is an int."""
 
     elem: Elem
     name: str | int
@@ -39,7 +39,7 @@ TagTerm = Union[TagField, Once, DataValue, Expr]
 
 @dataclass(frozen=True, slots=True)
 class TagEqual:
-    """`left == right`; both scalar, or one a contribution set and the other `Once`."""
+    """The condition `left == right`. Both sides are scalar, or one is a contribution set and the other a `Once`."""
 
     left: TagTerm
     right: TagTerm
@@ -47,7 +47,7 @@ class TagEqual:
 
 @dataclass(frozen=True, slots=True)
 class TagTuple:
-    """`tag(elem) == (terms...)`: same number of fields, equal one by one."""
+    """The condition `tag(elem) == (terms...)`: the same number of fields, pairwise equal."""
 
     elem: Elem
     terms: tuple[TagTerm, ...]
@@ -58,7 +58,8 @@ TagCondition = Union[TagEqual, TagTuple]
 
 @dataclass(frozen=True, slots=True)
 class Tag(Statement):
-    """The elements `obj[c0, c1, ...]` carry the tag `fields` from this point on, over the `Coord`s of `obj`.
+    """States that the elements `obj[c0, c1, ...]` carry the tag `fields` from this point on, over the `Coord`s of
+    `obj`.
 
     A tag on a tensor belongs to the elements in memory, for the whole kernel. A tag on a fragment or shared tile
     belongs to the tile's contents at this point; a field may use the tag that an element carried before (`TagField`).
@@ -72,7 +73,8 @@ class Tag(Statement):
 
 @dataclass(frozen=True, slots=True)
 class AssertTags(Statement):
-    """All `conditions` hold here for every value of the quantified `Coord`s in the box `shape` under `where`."""
+    """States that all `conditions` hold here for every value of the quantified `Coord`s in the box `shape` under
+    `where`."""
 
     FORM: ClassVar[str] = "assert ({names}) in {shape} {conditions}(? where {where})"
     shape: tuple[int, ...]
@@ -83,7 +85,7 @@ class AssertTags(Statement):
 
 @dataclass(frozen=True, slots=True)
 class SpecReduce:
-    """`op` over `Coord(axis)` in [0, extent) of `body`: a bound variable of a specification.
+    """The reduction by `op` of `body` over `Coord(axis)` in [0, extent), a bound variable of a specification.
 
     `op` is a key of `REDUCTIONS`, or "logaddexp": the logarithm of the sum of the exponentials.
     """
@@ -108,7 +110,8 @@ class SpecOp:
 class SpecSoftmax:
     """The weight of `Coord(axis)` = `at` in the softmax of `score` over `Coord(axis)` in [0, extent).
 
-    exp(score) at `at` over the sum of exp(score); a score of -inf weighs 0, also where there is no other.
+    The weight is exp(score) at `at` divided by the sum of exp(score). A score of -inf has weight 0, even if all scores
+    are -inf.
     """
 
     axis: int
@@ -123,7 +126,8 @@ SpecTerm = Union[SpecReduce, SpecSoftmax, SpecOp, Expr]
 
 @dataclass(frozen=True, slots=True)
 class Spec(Statement):
-    """`output[c0, ...] = value` at the end of the kernel, for every element; casts are transparent."""
+    """States that `output[c0, ...] = value` at the end of the kernel, for every element. Casts that only round are
+    ignored."""
 
     FORM: ClassVar[str] = "spec {output}({names}) = {value}"
     output: str

@@ -1,4 +1,4 @@
-"""Targets: which instructions there are, and the machine that they are for."""
+"""Targets: the instructions that each has, and the machine that it is for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from argus.ir.machine import A100, H200, L40S, MI300X, Machine
 
 
 class Instruction(Protocol):
-    """A row of the instruction table, as far as targets go."""
+    """The part of an instruction table's row that targets use."""
 
     @property
     def architectures(self) -> tuple[str, ...]: ...
@@ -17,10 +17,10 @@ class Instruction(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """`architectures` lists the instruction-table keys usable here.
+    """A target. `architectures` lists the keys of the instruction table that are usable.
 
-    `devices` are the GPUs that the target's code is for: compute capabilities of NVIDIA's, architectures of AMD's, or
-    what these begin with.
+    `devices` are the GPUs for which the target's code is made: compute capabilities for NVIDIA, architectures or their
+    beginnings for AMD.
     """
 
     name: str
@@ -31,32 +31,32 @@ class Target:
 
     @property
     def clusters(self) -> bool:
-        """Return True if blocks form clusters that reach each other's shared memory, and have a copy engine."""
+        """True if blocks form clusters that reach each other's shared memory, and have a copy engine."""
         return "sm_90a" in self.architectures
 
     @property
     def prints(self) -> bool:
-        """Return True if running kernels can print. On AMD's GPUs that would need a library of ROCm."""
+        """True if running kernels can print. On AMD GPUs, printing would need a library of ROCm."""
         return self.vendor != "amd"
 
     @property
     def warp_size(self) -> int:
-        """Threads of a warp."""
+        """The number of threads in a warp."""
         return self.machine.warp_size
 
     @property
     def shared_bytes(self) -> int:
-        """The most bytes of shared memory that one block may use."""
+        """The largest number of bytes of shared memory that one block may use."""
         return self.machine.block_shared_bytes
 
     @property
     def registers(self) -> int:
-        """The most registers of 32 bits that one thread may use."""
+        """The largest number of 32-bit registers that one thread may use."""
         return self.machine.thread_registers
 
     @property
     def max_threads(self) -> int:
-        """The most threads of a block."""
+        """The largest number of threads in a block."""
         return self.machine.block_threads
 
     def has(self, instruction: Instruction) -> bool:
@@ -67,7 +67,7 @@ class Target:
 TARGETS: dict[str, Target] = {
     t.name: t
     for t in (
-        # The CPU runs the lowered form of sm_80, with lanes as fibers and a cluster as one block of roles.
+        # The CPU runs the lowered form of sm_80. Lanes are fibers, and a cluster is one block of roles.
         Target("cpu", "cpu", A100, ("sm_80", "cpu")),
         Target("sm_80", "nvidia", A100, ("sm_80",), ("8.",)),
         Target("sm_89", "nvidia", L40S, ("sm_80", "sm_89"), ("8.9",)),

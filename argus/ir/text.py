@@ -1,4 +1,5 @@
-"""The text form of the IR, both ways. Law: `parse_kernel(print_kernel(kernel)) == kernel`, spans excepted."""
+"""The text form of the IR, in both directions. Law: `parse_kernel(print_kernel(kernel)) == kernel`, apart from spans.
+"""
 
 from argus.ir.text_parser import parse_kernel, read_kernel
 from argus.ir.text_printer import print_expr, print_kernel, print_stmt

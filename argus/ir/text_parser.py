@@ -1,4 +1,4 @@
-"""Reading the text form of the IR (`argus/ir/text.lark`) back into nodes."""
+"""Read the text form of the IR (`argus/ir/text.lark`) back into nodes."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ from argus.source import SourceFile, Span
 
 _DEEPEST = 200
 MAX_WORDS = 150_000
-"""Most words of a kernel's text. `argus show` writes some hundred for a kernel of one page."""
+"""Largest number of words in a kernel's text. `argus show` writes some hundred words for a kernel of one page."""
 
 _WORD = re.compile(r"\w+|[^\w\s]")
 _LONG_NUMBER = re.compile(r"[0-9a-fA-F_.]{41,}")
@@ -93,13 +93,13 @@ _SYMBOLS: Mapping[Kind, str] = {
     Kind.NAME: "name", Kind.QUOTED: "STRING", Kind.NAMES: "names", Kind.SHAPE: "SHAPE_TEXT", Kind.EXTENTS: "list",
     Kind.LAYOUT: "FRAGMENT_TEXT", Kind.FIELDS: "fields", Kind.CONDITIONS: "conditions", Kind.BLOCK: "block",
 }  # fmt: skip
-"""What the grammar calls a field of each kind; parts of statements have rules of their own."""
+"""The grammar's names for the kinds of fields. Parts of statements have rules of their own."""
 
 
 def statement_rules() -> str:
     """Return the grammar's rules of statements and of their parts, from the forms of the nodes."""
     lines = [f"?stmt: ({' | '.join(describe(s).name for s in STATEMENTS)}) _NL"]
-    flags: dict[str, str] = {}  # terminals, by their texts
+    flags: dict[str, str] = {}  # the grammar's terminals, by their texts
     several: set[str] = set()
 
     def symbol(piece: Piece) -> str:
@@ -157,7 +157,7 @@ def _read(source: SourceFile, shown: SourceFile | None) -> Kernel:
 
 
 def _insist_on_short(text: str, source: SourceFile) -> None:
-    """Refuse a text that would take long to read, and numbers that no kernel has."""
+    """Reject a text that would take long to read, or that contains numbers too large for any kernel."""
     long = _LONG_NUMBER.search(text)
     words = 0 if long else sum(1 for _ in _WORD.finditer(text))
     if long is None and words <= MAX_WORDS:
@@ -169,7 +169,7 @@ def _insist_on_short(text: str, source: SourceFile) -> None:
 
 
 def _insist_on_shallow(tree: Tree[Token], source: SourceFile) -> None:
-    """Refuse a text that is nested deeper than any kernel; it would exceed Python's own recursion limit."""
+    """Reject a text that is nested deeper than any kernel, because it would exceed Python's recursion limit."""
     level: list[Tree[Token]] = [tree]
     for _ in range(_DEEPEST):
         level = [child for node in level for child in node.children if isinstance(child, Tree)]

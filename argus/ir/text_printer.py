@@ -1,11 +1,11 @@
-"""Printing the IR: readable, stable, and read back exactly (spans excepted).
+"""Print the IR in a form that is readable, stable, and read back exactly (apart from spans).
 
     copy s0[c0, c1] <- a[m0 + c0, k0 + c1] shape 128x64 if m0 + c0 < M else 0.0:bfloat16 layout [...] via cp.async
 
-Grammar: `argus/ir/text.lark`. `c0` is `Coord(0)`; a bare name is the counter of an enclosing loop of that name,
-else a launch parameter; names that could be taken for something else stand in backquotes. A type is written
-(`5:int64`) only where it is not the one that follows from the context: int32 for integers, float32 for floats,
-the declared type for elements and parameters, the operator's rule for operations.
+Grammar: `argus/ir/text.lark`. `c0` is `Coord(0)`. A bare name is the counter of an enclosing loop of that name, or else
+a launch parameter. Names that could have another meaning are printed in backquotes. A type is written (`5:int64`) only
+if it differs from the type that the context implies: int32 for integers, float32 for floats, the declared type for
+elements and parameters, and the operator's rule for operations.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ LEVELS: Mapping[str, int] = {
     "==": 1, "!=": 1, "<": 1, "<=": 1, ">": 1, ">=": 1,
     "|": 2, "^": 3, "&": 4, "<<": 5, ">>": 5, "+": 6, "-": 6, "*": 7, "/": 7, "//": 7, "%": 7,
 }  # fmt: skip
-"""Binding strength of the infix operators, loosest first; Python's order."""
+"""Binding strength of the infix operators, weakest first, in Python's order."""
 UNARY, ATOM = 8, 9
 
 RESERVED = frozenset({"thread", "true", "false", "inf", "nan"})
@@ -68,7 +68,7 @@ _COORD = re.compile(r"c\d+")
 class Names:
     """The meanings of names at one point of the text: types of parameters and elements, and open loops.
 
-    `source`: the file that is read, if statements shall print their place in it.
+    `source` is the file that is read, if statements are printed with their place in it.
     """
 
     params: Mapping[str, DType]
@@ -145,7 +145,7 @@ def _term(expr: TagTerm | SpecTerm, scope: Names) -> tuple[str, int]:
 
 
 def _leaf(expr: Const | Param | ProgramId | LoopVar | Coord | Thread | Elem, scope: Names) -> tuple[str, int, DType]:
-    """Text, binding strength, and the type that is read if none is written."""
+    """Return the text, its binding strength, and the type that the reader assumes if none is written."""
     match expr:
         case Const(value=value):
             if isinstance(value, bool):
@@ -184,12 +184,12 @@ def _operation(expr: Op, scope: Names) -> tuple[str, int]:
         return _ascribe(f"{expr.op}({_list(expr.args, scope)})", ATOM, expr.dtype, default)
     if row.arity == 1:
         operand = _wrap(expr.args[0], scope, ATOM)
-        # "-5" is a constant, "-(5)" the negation of one.
+        # "-5" is a constant, and "-(5)" is the negation of one.
         literal = isinstance(expr.args[0], Const) and operand[0] != "("
         text, level = f"{row.symbol}({operand})" if literal else f"{row.symbol}{operand}", UNARY
     else:
         level = LEVELS[row.symbol]
-        left_level = level + 1 if level == 1 else level  # comparisons do not chain
+        left_level = level + 1 if level == 1 else level  # Comparisons cannot be chained.
         left, right = _wrap(expr.args[0], scope, left_level), _wrap(expr.args[1], scope, level + 1)
         text = f"{left} {row.symbol} {right}"
     return (text, level) if expr.dtype == default else (f"({text}):{expr.dtype}", ATOM)

@@ -1,4 +1,4 @@
-"""Reading the words, expressions and terms of the IR's text form (`argus/ir/text.lark`)."""
+"""Read the words, expressions and terms of the IR's text form (`argus/ir/text.lark`)."""
 
 from __future__ import annotations
 

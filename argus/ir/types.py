@@ -10,7 +10,7 @@ from dataclasses import dataclass
 class DType:
     """An element type. `kind` is "float", "int" (two's complement), "uint" or "bool"; `bits` is its storage size.
 
-    There is one object of each, in `DTYPES`, also in what another process sends.
+    Each type has a single object, which is in `DTYPES`. This also holds for types that another process sends.
     """
 
     name: str
@@ -35,12 +35,12 @@ class DType:
 
     @property
     def modular(self) -> bool:
-        """Return True for uint32, whose arithmetic is modulo 2^32 by definition, in kernels and specifications."""
+        """True for uint32, whose arithmetic is modulo 2^32 by definition, in kernels and specifications."""
         return self.kind == "uint" and self.bits == 32
 
     @property
     def integers(self) -> tuple[int, int]:
-        """The least and the greatest number of an integer type; truth values are 0 and 1."""
+        """The smallest and the largest number of an integer type. Truth values are 0 and 1."""
         if self.kind == "int":
             return -(2 ** (self.bits - 1)), 2 ** (self.bits - 1) - 1
         return 0, 1 if self.kind == "bool" else 2**self.bits - 1
@@ -89,17 +89,18 @@ def rounds_only(source: DType, target: DType) -> bool:
 
 
 MAX_EXTENT = 2**31 - 2**20
-"""Largest extent of one tensor dimension and largest value of an integer size parameter, checked at launch.
+"""Largest extent of one tensor dimension, and largest value of an integer size parameter. Checked at launch.
 
-Index arithmetic is 32-bit; the head-room lets `offset + block` expressions past the end stay in range.
-Addresses are computed in 64 bits, so a tensor as a whole may have far more elements.
+Index arithmetic has 32 bits. The head-room keeps expressions such as `offset + block`, which may exceed the extent, in
+range. Addresses are computed in 64 bits, so a whole tensor may have far more elements.
 """
 
 ALIGNMENTS = (16, 8, 4, 2, 1)
-"""The alignments, in bytes, that a kernel may be specialised to."""
+"""The alignments, in bytes, for which a kernel may be specialised."""
 
 HARDWARE_AXES = 3
-"""Axes of a grid of blocks, as devices count them."""
+"""Number of axes of a device's grid of blocks."""
 
 MAX_GRID_AXES = 8
-"""Axes of a kernel's grid. Of more than `HARDWARE_AXES`, one axis of the device's grid counts all programs."""
+"""Largest number of axes of a kernel's grid. With more than `HARDWARE_AXES`, one axis of the device's grid counts all
+programs."""

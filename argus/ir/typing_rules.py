@@ -1,4 +1,4 @@
-"""Typing rules of expressions: which names, coordinates and types are legal where."""
+"""Typing rules of expressions: the names, coordinates and types that are allowed in each place."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from argus.ir.types import HARDWARE_AXES, DType, boolean, float32, int32
 class Scope:
     """The names that an expression may use: memory objects, launch parameters, loops, coordinates and mbarriers.
 
-    `kinds` are the kinds of memory objects whose elements may be read. `launch` allows nothing that differs
+    `kinds` are the kinds of memory objects whose elements may be read. `launch` excludes everything that differs
     between blocks, iterations or threads (for preconditions, the grid and specifications). `variables` gives, for each
     output of which only a part is written, the number of variables of its specification.
     """
@@ -67,7 +67,7 @@ def scope_of(kernel: Kernel) -> Scope:
 
 
 def expr_problems(expr: Expr, scope: Scope) -> Iterator[str]:
-    """Everything that is wrong with `expr`, innermost first."""
+    """Yield everything that is wrong with `expr`, innermost first."""
     for child in children(expr):
         yield from expr_problems(child, scope)
     match expr:
@@ -101,7 +101,7 @@ def expr_problems(expr: Expr, scope: Scope) -> Iterator[str]:
 
 
 def index_problems(obj: str, index: tuple[Expr, ...], scope: Scope) -> Iterator[str]:
-    """Yield the problems of `obj[index]`, besides problems of the index expressions themselves."""
+    """Yield the problems of `obj[index]`, apart from problems within the index expressions."""
     target = scope.objects.get(obj)
     if target is None:
         yield f"there is no memory object `{obj}`"

@@ -1,4 +1,4 @@
-"""The one traversal: walk and rewrite statements, derived from their declared fields."""
+"""The common traversal: walk and rewrite statements by their declared fields."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def blocks(node: object) -> Iterator[tuple[Stmt, ...]]:
 
 
 def rewrite_blocks(body: tuple[Stmt, ...], change: Callable[[tuple[Stmt, ...]], tuple[Stmt, ...]]) -> tuple[Stmt, ...]:
-    """Bottom-up replacement of blocks: those of loops, branches and roles, in program order, and then `body`."""
+    """Rewrite blocks bottom-up: first the blocks of loops, branches and roles, in program order, and then `body`."""
     return change(tuple(_inside(stmt, change) for stmt in body))
 
 
@@ -71,7 +71,7 @@ def numbered(kernel: Kernel) -> Kernel:
 
 
 def rewrite_body(body: tuple[Stmt, ...], change: Callable[[Stmt], tuple[Stmt, ...] | None]) -> tuple[Stmt, ...]:
-    """Bottom-up replacement of statements: `change` gives the new statements, or None to keep one."""
+    """Rewrite statements bottom-up: `change` returns the new statements, or None to keep a statement."""
 
     def block(stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         changed = ((stmt, change(stmt)) for stmt in stmts)
@@ -83,8 +83,8 @@ def rewrite_body(body: tuple[Stmt, ...], change: Callable[[Stmt], tuple[Stmt, ..
 def map_exprs(stmt: _Node, change: Callable[[Expr], Expr | None]) -> _Node:
     """Return `stmt` with `change` applied bottom-up to its own expressions. Nested statements are left unchanged.
 
-    In a tag condition the element whose tag is meant must stay an `Elem`. Extents of tagged tensors and specifications
-    stay as they are.
+    In a tag condition, the element whose tag is meant must stay an `Elem`. Extents of tagged tensors and specifications
+    are left unchanged.
     """
     fields = describe(type(stmt)).expressions
     return _replaced(stmt, {f.name: _map_value(getattr(stmt, f.name), f.kind, change) for f in fields})

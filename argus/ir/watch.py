@@ -1,4 +1,4 @@
-"""Statements that let a person look into a running kernel: prints and assertions on the device."""
+"""Statements that show the state of a running kernel: prints and assertions on the device."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from argus.ir.statement import Statement
 from argus.layout import FragmentLayout
 
 Quoted = NewType("Quoted", str)
-"""Text for a person, which stands in quotes in the IR's text form."""
+"""Text for a reader, which is quoted in the IR's text form."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watch(Statement):
-    """A statement that reads every element of the register tile `src`, each by its primary holder, and writes nothing.
+    """A statement in which each element of the register tile `src` is read by its primary holder. It writes nothing.
 
-    What it reads is neither a fact nor an obligation of a proof. `layout` is that of the tile; None while it is open.
+    No proof uses the elements as facts or obligations. `layout` is the layout of the tile, or None while it is open.
     """
 
     text: Quoted
@@ -35,17 +35,17 @@ class DevicePrint(Watch):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceAssert(Watch):
-    """Stops the kernel with an error if an element is false. `text` says where the assertion stands, and what holds."""
+    """Stops the kernel with an error if an element is false. `text` names the assertion's place and its condition."""
 
     FORM: ClassVar[str] = "device_assert {text} {src} shape {shape}(? layout {layout})"
 
 
 WATCHES: tuple[type[Watch], ...] = (DevicePrint, DeviceAssert)
-"""All statements of this kind."""
+"""All kinds of watch statements."""
 
 
 def line(watch: Watch, kernel: str, program: tuple[str, ...], element: tuple[str, ...], value: str) -> str:
-    """Return the line that a person reads, from the texts of its parts; a failed assertion has no value."""
+    """Return the printed line, made from the texts of its parts. A failed assertion has no value."""
     at = f"program ({', '.join(program)})" + (f" element ({', '.join(element)})" if element else "")
     match watch:
         case DeviceAssert():

@@ -1,10 +1,10 @@
-"""Loads of AMD's waves straight into LDS: what the hardware fixes about them, and the rules that explicit IR keeps.
+"""Loads of AMD's waves straight into LDS: the behaviour of the hardware, and the rules that explicit IR keeps.
 
-A load to LDS takes no address of the target from its lanes: lane l of a wave writes four bytes at M0 + 4 * l, whatever
-it read. So the cells of each instruction are one run of 256 bytes (64 lanes), in the order of lanes. Such loads of one
-wave complete in the order of issue, and the wave counts those that have not (CDNA3 ISA, data dependency resolution:
-vmcnt; memory loads to LDS: M0). Other vector memory instructions, of the compiler's making, share the counter: that
-makes a wait longer, never shorter, since a load that is not complete keeps every younger load to LDS from completing.
+The lanes of a load to LDS do not give the target's address: lane l of a wave writes four bytes at M0 + 4 * l, whatever
+it read. The cells of each instruction are therefore one run of 256 bytes (64 lanes), in the order of lanes. Such loads
+of one wave complete in the order of issue, and the wave counts the incomplete ones (CDNA3 ISA, data dependency
+resolution: vmcnt; memory loads to LDS: M0). Other vector memory instructions that the compiler makes share the counter.
+They make a wait longer, never shorter, because an incomplete load keeps every younger load to LDS from completing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from argus.ir.statement import Problem
 from argus.ir.target import Target
 
 LARGEST_VM = STEPS["s_waitcnt vmcnt"].operands[0][2]
-"""The most loads that a wait can leave open."""
+"""Largest number of loads that a wait can leave open."""
 
 
 def counted(stmt: Stmt) -> bool:
@@ -31,7 +31,8 @@ def counted(stmt: Stmt) -> bool:
 
 
 def loads_to_lds(stmt: Stmt) -> int:
-    """Return the number of instructions that each wave issues for an explicit copy that vmcnt completes, else 0."""
+    """Return the number of instructions that each wave issues for an explicit copy that vmcnt completes, or 0 for other
+    copies."""
     if not counted(stmt):
         return 0
     assert isinstance(stmt, Copy) and stmt.layout is not None
@@ -39,7 +40,8 @@ def loads_to_lds(stmt: Stmt) -> int:
 
 
 def in_lane_order(addresses: NDArray[np.int64], warp_size: int) -> NDArray[np.bool_]:
-    """bool `[U, W, I]` of byte addresses `[U, T, I]`: whether the lanes of warp w write one run at instruction i."""
+    """Return a bool array `[U, W, I]` for byte addresses `[U, T, I]`: True if the lanes of warp w write one run at
+    instruction i."""
     lanes = addresses.reshape(addresses.shape[0], -1, warp_size, addresses.shape[-1])
     wanted = lanes[:, :, :1] + 4 * np.arange(warp_size)[:, None]
     return np.asarray((lanes == wanted).all(axis=2))
@@ -56,7 +58,7 @@ def load_to_lds(stmt: Copy, row: CopyRow) -> Iterator[Problem]:
 
 
 def operands(stmt: WaveStep) -> dict[str, tuple[int, ...]]:
-    """Return the operands of a step, by the rows of the instruction table that the step consists of."""
+    """Return the operands of a step, by the rows of the instruction table of which the step consists."""
     match stmt:
         case WaitCounts(vm=vm, lgkm=lgkm):
             named = {"s_waitcnt vmcnt": vm, "s_waitcnt lgkmcnt": lgkm}

@@ -1,4 +1,4 @@
-"""A paged cache of keys and values, of one layer."""
+"""A paged cache of one layer's keys and values."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import torch
 class PagedCache:
     """Keys and values `[pages, page, heads, features]` of sequences with up to `longest` tokens each.
 
-    `lens[b]`, on the device, is how many tokens sequence b has. Appending and attending are the same launches at every
-    length, so a CUDA graph of a step stays valid. Page j of sequence b is number `table[b, j]`.
+    `lens[b]`, on the device, is the number of tokens of sequence b. Appending and attending make the same launches at
+    every length, so a CUDA graph of a step stays valid. Page j of sequence b has the number `table[b, j]`.
     """
 
     def __init__(
@@ -32,9 +32,10 @@ class PagedCache:
         self.page, self.longest = page, each * page
 
     def append(self, keys: torch.Tensor, values: torch.Tensor) -> None:
-        """Put the keys and values `[B, M, heads, features]` of M new tokens of each sequence behind those it has.
+        """Append the keys and values `[B, M, heads, features]` of M new tokens of each sequence.
 
-        Tokens beyond `longest` overwrite the last place; the host is not asked how many there are.
+        Tokens beyond `longest` overwrite the last place, because checking the number would require a synchronisation
+        with the host.
         """
         count = keys.shape[1]
         places = self.lens[:, None] + torch.arange(count, dtype=torch.int32, device=self.lens.device)

@@ -13,9 +13,10 @@ from argus.layers.cache import PagedCache
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The sizes of a layer. With `experts`, the MLP is a mixture of so many of width `inner`, `chosen` for each token.
+    """The sizes of a layer. With `experts`, the MLP is a mixture of that many experts of width `inner`, and each token
+    goes to `chosen` of them.
 
-    `head_norm`: an RMSNorm of every head of queries and keys before they turn.
+    `head_norm`: every head of queries and keys passes an RMSNorm before the rotary embedding.
     """
 
     hidden: int
@@ -34,7 +35,7 @@ def _weight(*shape: int) -> nn.Parameter:
 
 
 class Attention(nn.Module):
-    """Causal attention of `[B, T, hidden]`; the residual is added by the last product."""
+    """Causal attention of `[B, T, hidden]`. The last product also adds the residual."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -45,7 +46,8 @@ class Attention(nn.Module):
             self.q_norm, self.k_norm = (nn.Parameter(torch.ones(shape.features)) for _ in range(2))
 
     def projected(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """Queries, keys and values `[B, T, heads, features]`; queries and keys turned by their token's angles."""
+        """Return queries, keys and values `[B, T, heads, features]`. Queries and keys are rotated by their token's
+        angles."""
         shape = self.shape
         found = matmul(x, self.qkv.t()).view(*x.shape[:2], -1, shape.features)
         q, k, v = found.tensor_split((shape.heads, shape.heads + shape.shared_heads), dim=2)
@@ -89,7 +91,7 @@ class Attention(nn.Module):
 
 
 class GatedMLP(nn.Module):
-    """`down(silu(gate(x)) * up(x))`; gates and what they let through are one product."""
+    """The MLP `down(silu(gate(x)) * up(x))`. One product computes `gate` and `up` together."""
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -102,7 +104,8 @@ class GatedMLP(nn.Module):
 
 
 class Mixture(nn.Module):
-    """A mixture of gated MLPs, `chosen` of which each token takes, by the softmax of its logits, over their sum."""
+    """A mixture of gated MLPs. Each token goes to `chosen` of them, weighted by the normalised softmax of its logits.
+    """
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -121,9 +124,9 @@ class Mixture(nn.Module):
 
 
 class DecoderLayer(nn.Module):
-    """Attention and an MLP or a mixture, each behind an RMSNorm and beside a residual, of `[B, T, hidden]`.
+    """Attention and an MLP or a mixture, each with an RMSNorm before it and a residual around it, on `[B, T, hidden]`.
 
-    Weights are float16 or bfloat16 (`layer.bfloat16()`), features of a head 64 or 128.
+    Weights are float16 or bfloat16 (`layer.bfloat16()`), and a head has 64 or 128 features.
     """
 
     def __init__(self, shape: Shape) -> None:

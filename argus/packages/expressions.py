@@ -18,7 +18,7 @@ _MATH = frozenset(
 
 
 class NotInC(Exception):
-    """An expression that the generated code cannot compute; the message names the operation."""
+    """The generated code cannot compute an expression. The message names the operation."""
 
 
 def identifier(name: str) -> str:

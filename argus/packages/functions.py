@@ -40,7 +40,7 @@ def inner_parameters(signature: Signature) -> str:
 
 
 def viewed(signature: Signature) -> Iterator[str]:
-    """Statements that make a view of each tensor of a public function."""
+    """Return the statements that make a view of each tensor of a public function."""
     for t in signature.tensors:
         dtype = DTYPES[t.dtype]
         yield f"argus_view v_{t.name};"
@@ -56,7 +56,7 @@ def passed(signature: Signature) -> str:
 
 
 def checks(signature: Signature) -> Iterator[str]:
-    """Statements that bind sizes, strides and scalars, and check every precondition of a call."""
+    """Return the statements that bind sizes, strides and scalars, and check every precondition of a call."""
     known: set[str] = set()
     for s in signature.scalars:
         known.add(s.name)
@@ -109,7 +109,7 @@ def launch(signature: Signature, number: int) -> str:
     values += ["NULL"] * (len(signature.slots) - len(slots))
     lines.append(f"void *arguments[] = {{{', '.join(values) or 'NULL'}}};")
     grid = [in_c(e) for e in signature.grid or ()]
-    if len(grid) > 3:  # a flat kernel: one axis of the hardware counts all programs
+    if len(grid) > 3:  # In a flat kernel, one axis of the hardware counts all programs.
         product = grid[0]
         for extent in grid[1:]:
             product = f"argus_mul(c, {product}, {extent})"

@@ -1,4 +1,4 @@
-"""Programs in C: the same statements, executed twice, first to check every launch and then to make them."""
+"""Programs in C: the same statements are executed twice, first to check every launch and then to make the launches."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class _Body:
         self.count = 0
 
     def memory(self) -> Iterator[str]:
-        """Statements that place the buffers in the workspace, and check its size."""
+        """Return the statements that place the buffers in the workspace and check the workspace's size."""
         for b in self.program.buffers:
             unit = POOL_ALIGNMENT
             size = in_c(exact_bytes(b))

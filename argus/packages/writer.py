@@ -23,7 +23,7 @@ from argus.runtime.executable import Executable
 from argus.runtime.jit_kernel import JitKernel
 
 SCHEMA = 1
-"""The version of the manifest's form (docs/schema/package-1.json)."""
+"""The version of the manifest's schema (docs/schema/package-1.json)."""
 
 Item = JitKernel | JitProgram
 Entry = Item | tuple[Item, Mapping[str, object]]
@@ -43,11 +43,12 @@ def package(
 ) -> Path:
     """Write a package of proved kernels and programs for C, and return its manifest.
 
-    `entries` are kernels and programs by the names of their functions in C, each alone or with its constants:
-    `{"twice": twice, "rows": (rows, {"BLOCK": 64})}`. `name` (by default the folder's) begins the names of all
-    functions. `alignment` gives tensors, by entry and name, another alignment in bytes than 16.
+    `entries` maps the names of C functions to kernels and programs, each alone or with its constants:
+    `{"twice": twice, "rows": (rows, {"BLOCK": 64})}`. `name` (by default the folder's) is the prefix of all functions.
+    `alignment` gives tensors, by entry and name, an alignment in bytes other than 16.
 
-    Raises VerificationError if one is not proved, ToolchainError without a compiler, and ArgusError "bad-package".
+    Raises VerificationError if an entry is not proved, ToolchainError if there is no compiler, and ArgusError
+    "bad-package".
     """
     path = Path(folder)
     prefix = path.resolve().name if name is None else name

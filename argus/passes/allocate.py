@@ -1,11 +1,11 @@
-"""Places shared tiles in the block's shared memory.
+"""Place shared tiles in the block's shared memory.
 
     shared sa[128x64 bf16], sb[...]         ->  sa at byte 0, sb at byte 16384
 
-Tiles follow one another, aligned to 128 bytes (1024 if swizzled); those that the author placed stay. If they do not fit
-that way, or on gfx942 fewer blocks would share a compute unit, a tile may take the bytes of tiles that are no longer
-used, behind a barrier. A tile that bulk copies fill gives up its bytes only if it is filled once, since then the role
-that reads it has waited for the copy. mbarriers stand after all tiles.
+Tiles follow one another, aligned to 128 bytes (1024 if swizzled). Tiles that the author placed keep their place. If the
+tiles do not fit, or if fewer blocks would share a compute unit of gfx942, a tile may take the bytes of tiles that are
+no longer used, after a barrier. A tile that bulk copies fill gives up its bytes only if it is filled once, because the
+role that reads it has then waited for the copy. mbarriers follow all tiles.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from argus.passes.report import LoweringError, problem
 
 _ALIGNMENT = 128
 _SWIZZLED = 1024
-_WAVES = 8  # of a compute unit of gfx942: two of each SIMD, for which the compiler has the registers
+_WAVES = 8  # waves of a compute unit of gfx942: two for each SIMD, for which the compiler has the registers
 
 Life = tuple[int, int]
-"""First and last statement of the kernel's body (a loop counts as one) in which a tile occurs."""
+"""First and last statement of the kernel's body in which a tile occurs. A loop counts as one statement."""
 
 
 def allocate_shared(kernel: Kernel) -> Kernel:
@@ -79,7 +79,7 @@ def _allocated(kernel: Kernel) -> tuple[Kernel | None, int]:
 
 
 def _crowded(kernel: Kernel, end: int) -> bool:
-    """Return True if shared memory keeps blocks from a compute unit that has waves to spare (gfx942)."""
+    """Return True if shared memory limits the number of blocks on a compute unit that could run more waves (gfx942)."""
     return target_of(kernel).vendor == "amd" and _blocks(kernel, end) < _WAVES // kernel.num_warps
 
 
@@ -99,7 +99,7 @@ def _mbarriers(kernel: Kernel, end: int) -> tuple[tuple[Mbarrier, ...], int]:
 
 
 def tile_bytes(tile: Shared) -> int:
-    """Bytes from the tile's first to its last element."""
+    """Return the number of bytes from the tile's first to its last element."""
     assert tile.layout is not None
     return tile.layout.cosize() * tile.dtype.bytes
 
@@ -111,7 +111,7 @@ def tile_lives(kernel: Kernel) -> dict[str, Life]:
     for position, stmt in enumerate(kernel.body):
         for name in set().union(*(touches(s) for s in walk((stmt,)))) & tiles:
             lives[name] = (lives.get(name, (position, position))[0], position)
-    # The block's own barriers do not order the accesses of peers to a tile.
+    # The block's own barriers do not order accesses of other blocks to a tile.
     reached = {access.obj: (0, len(kernel.body)) for stmt in walk(kernel.body) for access in peers_of(stmt)}
     return {name: lives.get(name, (0, 0)) for name in tiles} | reached
 

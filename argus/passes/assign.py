@@ -1,12 +1,12 @@
-"""Gives every fragment and statement its register layout, and moves data where two of them disagree.
+"""Give every fragment and statement its register layout, and move data where two layouts disagree.
 
     map y[c0, c1] = f(x[c0, c1])            ->  sx[...] = x[...]  (layout of x); barrier
        (x is spread differently)                x1[...] = sx[...] (layout of y)
                                                 map y[c0, c1] = f(x1[c0, c1])
 
-A tile that is written once is moved once, right after the write (and after the tag that it gets there). Other tiles are
-moved before each use. A tile computed from coordinates alone is computed again instead. Inside loops a second barrier
-keeps the scratch tile from being overwritten early.
+A tile that is written once is moved once, right after the write (and after the tag that follows it). Other tiles are
+moved before each use. A tile that is computed from coordinates alone is computed again instead. Inside loops a second
+barrier keeps the scratch tile from being overwritten early.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def assign_layouts(kernel: Kernel) -> Kernel:
 
 @dataclass
 class _Filling:
-    """One walk over the kernel. `after` holds the moves that follow a statement, by its `id`."""
+    """The state of one walk over the kernel. `after` holds, by `id`, the moves that follow a statement."""
 
     state: Layouts
     fresh: Fresh
@@ -79,7 +79,7 @@ class _Filling:
     writers: dict[str, list[tuple[Stmt, Enclosing]]] = field(default_factory=dict)
     after: dict[int, list[Stmt]] = field(default_factory=dict)
     tagged: dict[str, Tag] = field(default_factory=dict)
-    """By tile: the tag that stands right after a write of it, once the walk has passed it."""
+    """For each tile: the tag that directly follows a write of the tile, once the walk has passed it."""
 
     def __post_init__(self) -> None:
         self.counts: dict[str, int] = {}
@@ -169,8 +169,8 @@ class _Filling:
         self.problems.append(problem("barrier-in-divergent-branch", what, span, help))
 
     def _shuffles(self, stmt: Work, fragment: Fragment, domain: FragmentLayout) -> bool:
-        """Return True if `stmt` exchanges values between lanes of a warp: it reads one element at another
-        coordinate."""
+        """Return True if `stmt` exchanges values between lanes of a warp: it reads one element at another coordinate.
+        """
         if not isinstance(stmt, Map) or not isinstance(stmt.value, Elem):
             return False
         if project(domain, stmt.value.index, fragment.shape) is not None:
@@ -313,7 +313,8 @@ class _Filling:
             return None
         scratch = prod(fragment.shape) * fragment.dtype.bytes
         kernel = self.state.kernel
-        # Where bulk copies fill tiles, narrow stores cost more than a buffer: the author is told to give one up.
+        # If bulk copies fill tiles, narrow stores cost more than a buffer. A remark advises the author to give up a
+        # buffer.
         if not kernel.barriers and self._shared_bytes(stmt) + scratch > target_of(kernel).shared_bytes:
             return None
         layout = project(wanted, stmt.src.index, fragment.shape)
@@ -325,7 +326,7 @@ class _Filling:
         return replace(stmt, src=Access(name, stmt.src.index), layout=wanted)
 
     def _shared_bytes(self, stmt: ThreadCopy) -> int:
-        """Bytes of the tiles that a scratch tile for `stmt` cannot share memory with."""
+        """Return the bytes of the tiles with which a scratch tile for `stmt` cannot share memory."""
         kernel = self.state.kernel
         here = next(i for i, top in enumerate(kernel.body) if any(s.id == stmt.id for s in walk((top,))))
         lives = tile_lives(kernel)
@@ -333,11 +334,11 @@ class _Filling:
         return sum(tile_bytes(s) for s in (*living, *self.fresh.shared))
 
 
-_SEGMENT = 64  # bytes: consecutive bytes per warp access below which a store is worth rearranging
+_SEGMENT = 64  # in bytes: a store whose warps access fewer consecutive bytes is worth rearranging
 
 
 def _run(layout: FragmentLayout, axis: int) -> int:
-    """Consecutive elements along `axis` that neighbouring threads access together."""
+    """Return the number of consecutive elements along `axis` that adjacent threads access together."""
     run = layout.vector_width(axis)
     for mode in layout.threads:
         if mode.dim != axis or mode.stride != run:

@@ -1,8 +1,7 @@
-"""The statements that bring a register tile to a tensor, and the stores or updates by which the copy engine replaces
-them.
+"""Statements that copy a register tile to a tensor, and the stores or updates by which the copy engine replaces them.
 
-copy c[m0 + c0, n0 + c1] <- t[c0, c1]               ->  ... via tma.store
-accumulate c[m0 + c0, n0 + c1] add t[c0, c1]        ->  ... via tma.reduce.add
+copy c[m0 + c0, n0 + c1] <- t[c0, c1] -> ... via tma.store accumulate c[m0 + c0, n0 + c1] add t[c0, c1] -> ... via
+tma.reduce.add
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ STORE = INSTRUCTIONS["tma.store"]
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """`stmt` brings the register tile `source` to a tensor."""
+    """The statement `stmt` copies the register tile `source` to a tensor."""
 
     stmt: Copy | Accumulate
     source: Access
@@ -66,9 +65,10 @@ class Result:
 
 
 def result_of(kernel: Kernel, stmt: Stmt) -> Result | None:
-    """Return `stmt` as a result if it brings a register tile of at least two dimensions to a tensor, else None.
+    """Return `stmt` as a result if it copies a register tile of at least two dimensions to a tensor, else None.
 
-    Vectors are not worth a panel."""
+    Tiles of one dimension are too small for a panel.
+    """
     match stmt:
         case Copy(src=source, dst=dst, instr=None):
             pass
@@ -82,7 +82,7 @@ def result_of(kernel: Kernel, stmt: Stmt) -> Result | None:
 
 
 def in_tiles(kernel: Kernel) -> Kernel:
-    """Return the kernel with every value that updates a tensor computed into a register tile first."""
+    """Return the kernel in which every value that updates a tensor is first computed into a register tile."""
     fresh = Fresh(kernel)
 
     def change(stmt: Stmt) -> tuple[Stmt, ...] | None:

@@ -1,5 +1,5 @@
-"""Results of specialised kernels leave by bulk stores or atomic updates: through shared memory, a panel of columns at
-a time.
+"""Replace result stores of specialised kernels by bulk stores or atomic updates, through shared memory, a panel of
+columns at a time.
 
     copy c[m0 + c0, n0 + c1] <- ct[c0, c1]  ->  wait until bulk stores have read; barrier     (persistent kernels)
        shape 128x256 if inside of c             panels[0, c0, c1] <- ct[c0, c1]  shape 128x64
@@ -12,10 +12,10 @@ a time.
                                                 ...
                                                 at the end of the kernel: wait for all bulk stores
 
-A panel has rows of 128 bytes in the swizzle of the copy engine. There are as many as there is room for, up to the
-whole tile: the copy engine reads some while the threads write others, or, in a persistent kernel, multiply for the
-next program. Where the whole tile has room, one barrier does for all of its panels. Columns that are left over have
-narrower panels of their own, with rows of 64 or 32 bytes, which are written and stored with the last one.
+A panel has rows of 128 bytes in the swizzle of the copy engine. There are as many panels as fit into shared memory, up
+to the whole tile. The copy engine reads some panels while the threads write others or, in a persistent kernel, multiply
+for the next program. If the whole tile fits, one barrier is enough for all of its panels. Remaining columns have
+narrower panels with rows of 64 or 32 bytes, which are written and stored with the last full panel.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from argus.passes.roles import Pass, by_role
 
 _ATOM_ROWS = SWIZZLE_ATOM // ROW_BYTES
 _MOST_PANELS = 8
-_NARROWEST = 16  # bytes of a panel's rows: what the copy engine stores at least
+_NARROWEST = 16  # bytes: the narrowest rows that the copy engine stores
 
 
 def store_in_bulk(kernel: Kernel) -> Kernel:
@@ -76,7 +76,7 @@ def store_in_bulk(kernel: Kernel) -> Kernel:
 
 @dataclass(frozen=True, slots=True)
 class _Panel:
-    """`width` columns of a tile from `start` on, spread by `layout`."""
+    """The `width` columns of a tile from `start` on, spread by `layout`."""
 
     start: int
     width: int
@@ -85,7 +85,8 @@ class _Panel:
 
 @dataclass(frozen=True, slots=True)
 class _PanelPlan:
-    """A tile's way to a tensor, spread by `whole`: in panels of whole rows of a swizzle, then narrower ones."""
+    """The panels through which a tile, spread by `whole`, is stored: panels with whole rows of a swizzle, then narrower
+    ones."""
 
     stmt: Result
     source: Fragment
@@ -102,7 +103,8 @@ def _storing(inner: int, outer: int) -> Pass:
     def run(kernel: Kernel) -> Kernel:
         kernel = numbered(in_tiles(kernel))
         plans, remarks = _plans(kernel)
-        new = (r for r in remarks if r not in kernel.remarks)  # of roles that store parts of one tile, one is enough
+        # Roles that store parts of one tile have the same remark, of which one is enough.
+        new = (r for r in remarks if r not in kernel.remarks)
         kernel = replace(kernel, remarks=(*kernel.remarks, *new))
         return _with_panels(kernel, plans, inner, outer) if plans else kernel
 
@@ -199,7 +201,7 @@ def _cuts(columns: int, unit: int) -> list[tuple[int, int]]:
 
 
 def _panel(tile: FragmentLayout, start: int, width: int) -> _Panel | None:
-    """Columns of a tile, if they are held by the threads that hold the first ones, in the same way."""
+    """Return columns of a tile if the threads that hold the first columns hold them in the same way."""
     layout = panel_layout(tile, width)
     fits = layout is not None and holds(tile, layout, _shifted(coords(2), start))
     return _Panel(start, width, layout) if layout is not None and fits else None
@@ -259,7 +261,8 @@ def _moved(plan: _PanelPlan, panel: _Panel, here: Access) -> tuple[ThreadCopy, S
 
 
 def _tile(fresh: Fresh, plan: _PanelPlan, name: str, count: int, width: int) -> str:
-    """Panels one after the other, 16 bytes XORed with the row (CU_TENSOR_MAP_SWIZZLE_128B, 64B, 32B, NONE)."""
+    """Declare panels one after another, in which 16-byte units are XORed with the row (CU_TENSOR_MAP_SWIZZLE_128B, 64B,
+    32B, NONE)."""
     rows, unit = plan.stmt.shape[0], plan.source.dtype.bytes
     bits, chunk = (width * unit // 16).bit_length() - 1, (16 // unit).bit_length() - 1
     layout = SwizzledLayout(Swizzle(bits, chunk, 3), 0, Layout((count, rows, width), (rows * width, width, 1)))

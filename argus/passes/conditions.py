@@ -26,9 +26,10 @@ _TRUE = Const(True, boolean)
 
 
 def trust_the_grid(kernel: Kernel) -> Kernel:
-    """Drop from masks and conditions that a program id is less than its axis of the grid; the proof knows."""
+    """Drop conditions that a program id is less than its axis of the grid from masks and branches. The proof knows
+    these facts."""
     grid = kernel.grid
-    if grid is None or kernel.cluster > 1:  # whose grid is rounded up
+    if grid is None or kernel.cluster > 1:  # A kernel with clusters has a rounded-up grid.
         return kernel
 
     def change(stmt: Stmt) -> tuple[Stmt, ...] | None:

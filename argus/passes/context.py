@@ -1,4 +1,4 @@
-"""Rewriting with the surroundings of each statement in view: loops and divergent branches."""
+"""Rewrite statements with knowledge of their surroundings: loops and divergent branches."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from argus.ir.nodes import Barrier, CommitGroup, For, If, Programs, Stmt, WaitCo
 class Enclosing:
     """The context of a statement: the loops around it, outermost first, and whether threads may have diverged.
 
-    The programs that a block runs one after the other count as a loop."""
+    The loop over a persistent block's programs counts as a loop.
+    """
 
     loops: tuple[For | Programs, ...] = ()
     divergent: bool = False
@@ -27,7 +28,7 @@ class Enclosing:
     def meets(self) -> bool:
         """True if all threads of the block meet in every iteration of the innermost loop, or if there is no loop.
 
-        Then a statement may reuse shared memory that it writes, shows to others at a barrier and reads.
+        A statement may then reuse shared memory that it writes, makes visible by a barrier, and reads.
         """
         return not self.loops or any(isinstance(s, Barrier) for s in self.loops[-1].body)
 
@@ -67,7 +68,7 @@ def reads_thread(branch: If) -> bool:
 def rewrite_in_context(
     body: tuple[Stmt, ...], change: Callable[[Stmt, Enclosing], tuple[Stmt, ...] | None]
 ) -> tuple[Stmt, ...]:
-    """Replacement of single statements, inner ones first: `change` gives the new ones, or None to keep one."""
+    """Replace single statements, inner ones first: `change` returns the new statements, or None to keep a statement."""
 
     def every(statements: tuple[Stmt, ...], context: Enclosing) -> tuple[Stmt, ...]:
         result: list[Stmt] = []

@@ -1,4 +1,4 @@
-"""New memory objects, under names that the kernel does not use yet."""
+"""Declare new memory objects under names that the kernel does not use yet."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from argus.layout import AnyLayout, FragmentLayout
 
 @dataclass
 class Fresh:
-    """The objects that one pass adds to `kernel`. Names follow the object that they stand for."""
+    """The objects that one pass adds to `kernel`. New names are derived from the object that they replace."""
 
     kernel: Kernel
     shared: list[Shared] = field(default_factory=list)

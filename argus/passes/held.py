@@ -1,11 +1,11 @@
-"""Keep operands in registers that every iteration of a loop multiplies; memory fills them without LDS (gfx942).
+"""Keep operands in registers if every iteration of a loop multiplies them, and load them without LDS (gfx942).
 
     stage qt[m, k] <- q[...]            ->  copy qt[m, k] <- q[...]        a register tile
     for ...:                                for ...:
         mma s += qt * kt                        mma s += qt * kt
 
-Waves of gfx942 have enough registers for this, while they share LDS. No two waves may hold the same rows, so all waves
-of the block stand along the operand's rows.
+Waves of gfx942 have enough registers for this, while LDS is shared between them. No two waves may hold the same rows,
+so the rows of the operand are divided among all waves of the block.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from argus.passes.fresh import touches, whole
 from argus.passes.moves import target_of
 from argus.passes.stages import padded, plain_copy
 
-_MOST = 64  # the most registers of a lane for one operand
+_MOST = 64  # registers of a lane that one operand may take
 
 
 def hold_operands(kernel: Kernel) -> Kernel:

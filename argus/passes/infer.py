@@ -1,10 +1,10 @@
 """Choose a register layout for each fragment and each statement.
 
-Layouts spread from anchors: those that the author wrote, and the accumulators of matrix products. A statement takes
-the layout of an operand that has all of its elements; a tile takes the part of the statement's layout that its
-indices select (`project`): a row maximum lives in all threads that work on its row. Where nothing is known
-the largest domain is decided first, by its global access: consecutive threads on consecutive vectors, and rows
-that a reduction sums up in as few warps as possible.
+Layouts spread from anchors: the layouts that the author wrote, and the accumulators of matrix products. A statement
+takes the layout of an operand that has all of its elements. A tile takes the part of the statement's layout that its
+indices select (`project`): a row maximum, for example, is held by all threads that work on its row. Where no anchor
+reaches, the largest domain is decided first, by its global access: consecutive threads access consecutive vectors, and
+rows that a reduction sums are kept in as few warps as possible.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from argus.passes.rows import Reduced, in_rows, reduced_dimensions, row_axis
 Work = ThreadCopy | Map | Accumulate | Scan
 """Statements with a layout of their own."""
 
-_VECTOR = 16  # bytes: the widest access of all targets
+_VECTOR = 16  # bytes of the widest access of all targets
 
 
 @dataclass
 class Layouts:
-    """The layouts known so far: those of fragments by name, those of the numbered statements of `kernel` by `id`."""
+    """The layouts known so far: of fragments by name, and of the numbered statements of `kernel` by `id`."""
 
     kernel: Kernel
     known: Facts
@@ -53,9 +53,9 @@ class Layouts:
     fragments: dict[str, FragmentLayout] = field(default_factory=dict)
     domains: dict[int, FragmentLayout] = field(default_factory=dict)
     accesses: dict[int, list[tuple[Access, Fragment]]] = field(default_factory=dict)
-    """Of statements, each worked out once: thousands of statements are asked for theirs again and again."""
+    """# The accesses of each statement, computed once, because they are needed very often."""
     finished: set[int] = field(default_factory=set)
-    """Statements that have nothing left to learn or to tell."""
+    """Statements from which no further layout follows."""
 
     def fragment(self, name: str) -> Fragment | None:
         """Return the fragment called `name`, or None if `name` is another object."""
@@ -64,7 +64,8 @@ class Layouts:
 
 
 def infer(kernel: Kernel) -> Layouts:
-    """Layouts of all fragments and of all statements with a domain; these by their `id` in the numbered kernel."""
+    """Return the layouts of all fragments by name, and those of all statements with a domain by their `id` in the
+    numbered kernel."""
     kernel = numbered(kernel)
     state = Layouts(kernel, facts(kernel), reduced_dimensions(kernel))
     work = [s for s in walk(kernel.body) if isinstance(s, Work) and not by_engine(s)]
@@ -161,8 +162,8 @@ def written(stmt: Work) -> tuple[Access, ...]:
 
 
 def _accesses(state: Layouts, stmt: Work) -> list[tuple[Access, Fragment]]:
-    """Return the fragment accesses, the written one first. It is last for a reduction, whose result is the smaller
-    side."""
+    """Return the fragment accesses, the written one first. For a reduction, the written one is last, because it is
+    smaller."""
     found = state.accesses.get(stmt.id)
     if found is None:
         reads, writes = register_reads(stmt), written(stmt)
@@ -172,7 +173,7 @@ def _accesses(state: Layouts, stmt: Work) -> list[tuple[Access, Fragment]]:
 
 
 def _propagate(state: Layouts, work: list[Work]) -> None:
-    """Spread what is known until nothing changes."""
+    """Propagate known layouts until nothing changes."""
     changed = True
     while changed:
         changed = False
@@ -213,12 +214,13 @@ def _visit(state: Layouts, stmt: Work) -> bool:
 
 
 def _is_move(stmt: Work) -> bool:
-    """Return True if a statement gives its elements those of another tile; one number for all of them is no tile."""
+    """Return True if each element of a statement's result is the element of another tile, and not one number for all
+    elements."""
     return isinstance(stmt, Map) and isinstance(stmt.value, Elem) and bool(stmt.value.index)
 
 
 def _default_rest(state: Layouts, work: list[Work]) -> None:
-    """Decide what no anchor reaches: the largest domain first, global accesses before others."""
+    """Decide the layouts that no anchor determines: the largest domain first, global accesses before others."""
 
     def rank(entry: tuple[int, Work]) -> tuple[int, int, int]:
         position, stmt = entry

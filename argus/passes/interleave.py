@@ -1,4 +1,4 @@
-"""Hints on gfx942: the instructions that a wave issues between the products of an iteration.
+"""Add hints on gfx942 that say which instructions a wave issues between the products of an iteration.
 
     barrier                                 ->  ...
     next = a[...]                               sched_group_barrier    most reads of LDS
@@ -6,8 +6,8 @@
     ...                                         sched_group_barrier    some products, a read of LDS; and again
     sa[...] = next                              sched_group_barrier    a product, a store to LDS; and again
 
-Without hints, the compiler reads the operands of each step just before its products, and waits for them. The hints
-stand at the end of an iteration without branches; they change no value and no order.
+Without hints, the compiler reads the operands of each step directly before its products, and waits for them. The hints
+are placed at the end of an iteration without branches. They change no value and no order.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from argus.passes.moves import target_of
 
 _PRODUCT, _LOAD, _READ, _WRITE = 0x8, 0x20, 0x100, 0x200
 _LATE = 4
-"""One read in `_LATE` is issued later, between products: the results of all reads would take too many registers."""
+"""One of `_LATE` reads is issued later, between products, because the results of all reads would take too many
+registers."""
 _STRAIGHT = ThreadCopy | Map | Mma | Barrier | Tag | AssertTags
 
 
@@ -41,7 +42,7 @@ def interleave(kernel: Kernel) -> Kernel:
 
 
 def _hints(kernel: Kernel, loop: For) -> tuple[SchedGroup, ...]:
-    """Return the hints of an iteration; () if it has too few products for the accesses between them."""
+    """Return the hints of an iteration, or () if it has too few products for the accesses between them."""
     copies = [s for s in loop.body if isinstance(s, ThreadCopy)]
     loads = sum(_accesses(s) for s in copies if isinstance(kernel.object(s.src.obj), Tensor))
     writes = sum(_accesses(s) for s in copies if isinstance(kernel.object(s.dst.obj), Shared))

@@ -9,8 +9,8 @@
       map t[c0] = t[c0] * x[c0] + s[c0]                accumulate t[c0] add p[c0, c1]               warp
     }
 
-Lanes that share a row keep their own parts of its sum until then. An exchange between lanes takes as long as twenty
-other instructions, and what follows waits for it. The factors belong to the row, so they are the same for its parts.
+Inside the loop, each of the lanes that share a row keeps its own part of the row's sum. An exchange between lanes takes
+as long as twenty other instructions, and later instructions wait for it. All parts of a row have the same factor.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from argus.passes.fresh import names
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """The statements of a loop's body, by place, in the order of the head of this file; and the row's factor."""
+    """The positions, in a loop's body, of the statements shown in this module's docstring, and the row's factor."""
 
     sum_zero: int
     part_zero: int
@@ -55,7 +55,8 @@ def sum_behind_loops(kernel: Kernel) -> Kernel:
 
 
 def _behind(kernel: Kernel, body: tuple[Stmt, ...], place: int, loop: For) -> tuple[Stmt, ...] | None:
-    """Return `body` with one sum of the loop at `place` exchanged behind the loop; None if the loop carries none."""
+    """Return `body` in which one sum of the loop at `place` is exchanged behind the loop, or None if the loop carries
+    no such sum."""
     for at in range(len(loop.body)):
         found = _found(kernel, loop.body, at)
         if found is None:
@@ -120,7 +121,8 @@ def _is_zero(stmt: Stmt) -> bool:
 
 
 def _same_rows(parts: FragmentLayout | None, rows: FragmentLayout | None) -> bool:
-    """Return True if every thread with a part of a row has the row: the parts' last axis runs over copies of rows."""
+    """Return True if every thread with a part of a row also holds the row: the last axis of the parts runs over copies
+    of rows."""
     if parts is None or rows is None:
         return False
     axis = len(parts.shape) - 1

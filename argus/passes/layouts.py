@@ -1,4 +1,4 @@
-"""Register layouts of statements and of the tiles that they touch: how one follows from the other."""
+"""Derive the register layouts of statements from those of the tiles that they access, and the other way round."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def project(domain: FragmentLayout, index: Sequence[Expr], shape: tuple[int, ...
     """Return the layout of a tile of `shape` in which every thread holds the elements that it needs for its elements of
     `domain`.
 
-    `[128x64 | t 8@1*8 16@0 | v 8@1]` read at `(c0,)` gives `[128 | t 8@_ 16@0 | v]`. None unless every index is a
-    coordinate that runs through its whole dimension, or 0 in a dimension of extent 1.
+    `[128x64 | t 8@1*8 16@0 | v 8@1]` read at `(c0,)` gives `[128 | t 8@_ 16@0 | v]`. Return None unless every index is
+    a coordinate that runs through its whole dimension, or 0 in a dimension of extent 1.
     """
     axes = axes_of(index)
     if axes is None or not _whole(axes, index, shape, domain.shape):
@@ -51,7 +51,7 @@ def project(domain: FragmentLayout, index: Sequence[Expr], shape: tuple[int, ...
 def lift(tile: FragmentLayout, index: Sequence[Expr], domain: tuple[int, ...]) -> FragmentLayout | None:
     """Return the layout of a domain in which every thread computes the elements at `index` that it holds of the tile.
 
-    None unless the access visits each element of the tile exactly once.
+    Return None unless the access visits each element of the tile exactly once.
     """
     axes = axes_of(index)
     if axes is None or not _whole(axes, index, tile.shape, domain):
@@ -135,7 +135,7 @@ def complete(
     the other axes.
 
     A row maximum `[128 | t 8@_ 16@0 | v]` read at `(c0,)` in a domain 128x64 gives `[128x64 | t 8@1*8 16@0 | v 8@1]`
-    with `vector` 8. None if the threads do not fit.
+    with `vector` 8. Return None if the threads do not fit.
     """
     axes = axes_of(index)
     if axes is None or not _whole(axes, index, partial.shape, domain):
@@ -193,7 +193,8 @@ def _uneven(shape: tuple[int, ...], num_threads: int, order: tuple[int, ...]) ->
 
 
 def uneven(layout: FragmentLayout, axis: int) -> bool:
-    """Return True unless threads and registers split an axis evenly, each element in one register of its holders."""
+    """Return True unless threads and registers divide an axis evenly, with each element in one register of each of its
+    holders."""
     covered = 1
     for mode in sorted((m for m in (*layout.threads, *layout.values) if m.dim == axis), key=lambda m: m.stride):
         if mode.extent > 1 and mode.stride != covered:
@@ -204,7 +205,7 @@ def uneven(layout: FragmentLayout, axis: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Digit:
-    """`extent` positions of lanes, warps or registers along an axis of a tile, one each `stride` elements."""
+    """A digit of an axis: `extent` positions of lanes, warps or registers, `stride` elements apart."""
 
     axis: int
     stride: int
@@ -235,7 +236,7 @@ def everywhere(num_threads: int) -> FragmentLayout:
 
 
 def holds(tile: FragmentLayout, domain: FragmentLayout, index: tuple[Expr, ...]) -> bool:
-    """Return True if every thread itself holds all elements `tile[index]` of its part of `domain`."""
+    """Return True if every thread holds all elements `tile[index]` of its part of `domain`."""
     if project(domain, index, tile.shape) == tile.simplify():
         return True
     return cells(index, tile.shape, domain) is not None and foreign(domain, index, tile, None) is None

@@ -1,4 +1,4 @@
-"""Tile IR to explicit IR, pass after pass."""
+"""Lower tile IR to explicit IR by a sequence of passes."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ PASSES: tuple[Pass, ...] = (
     check_registers,
     run_as_one_block,  # clusters where the target has none
 )
-"""In order. After each of them the kernel is well-formed tile IR; after the last one, explicit IR."""
+"""# The passes in order. After each pass, the kernel is well-formed tile IR; after the last one, explicit IR."""
 
 
 def lower(kernel: Kernel, target: str) -> Kernel:
     """Return the explicit form of `kernel` on `target`, a name in `TARGETS`.
 
-    What is already explicit stays as it is. Raises `LoweringError` with everything that the failing pass found:
+    Explicit statements are left unchanged. Raises `LoweringError` with everything that the failing pass found:
     instructions that the target does not have, shapes that no instruction takes, shared memory or registers that do not
     suffice, block-wide steps in divergent branches.
     """

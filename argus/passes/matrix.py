@@ -1,10 +1,10 @@
-"""Chooses the matrix instruction of every product, and how the warps share it.
+"""Choose the matrix instruction of every product, and how the warps share it.
 
     mma acc += sa * sb                      ->  mma acc += sa * sb  instr mma_m16n8k16  warps (2, 2)
 
-Products into the same accumulator get the same choice. Warps form the grid that reads least from shared memory. If rows
-of an accumulator are reduced, or become the operand of another product, all warps stand along M. Then a row stays in
-one warp, and on NVIDIA the accumulator serves as an operand without being moved.
+Products into the same accumulator get the same choice. The grid of warps is the one that reads least from shared
+memory. If rows of an accumulator are reduced, or become the operand of another product, all warps are arranged along M.
+A row then stays in one warp, and on NVIDIA the accumulator can be used as an operand without being moved.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from argus.passes.report import LoweringError, problem
 
 
 def choose_matrix_instructions(kernel: Kernel) -> Kernel:
-    """Fill in `instr` and `warps` of every `Mma`. Raises `LoweringError` where no instruction fits."""
+    """Fill in `instr` and `warps` of every `Mma`. Raises `LoweringError` if no instruction fits."""
     by_row = _along_rows(kernel)
     chosen: dict[str, tuple[str, tuple[int, int]]] = {}
     problems: list[Diagnostic] = []
@@ -96,7 +96,8 @@ def _across(row: MmaRow) -> bool:
 
 
 def _stored_by_rows(kernel: Kernel, accumulator: str) -> bool:
-    """Return True unless what becomes of the accumulator is stored to memory whose columns are contiguous."""
+    """Return False if the results computed from the accumulator are stored to memory with contiguous columns, else
+    True."""
     reach = _reached(kernel, accumulator)
     for stmt in walk(kernel.body):
         if isinstance(stmt, Copy) and stmt.src.obj in reach and len(stmt.shape) == 2:
@@ -143,7 +144,7 @@ def _named_fault(
 
 
 def _takes(row: MmaRow, a: DType, b: DType, d: DType) -> bool:
-    mixed = a.is_float and a.bits == 8  # the 8-bit float instructions take two different formats
+    mixed = a.is_float and a.bits == 8  # The instructions for 8-bit floats take operands of two different formats.
     return a in row.operands and b in row.operands and (a == b or mixed) and d == row.accumulator
 
 
@@ -161,7 +162,7 @@ def _divides(row: MmaRow, stmt: Mma, warps: tuple[int, int]) -> bool:
 
 
 def _fits_layouts(kernel: Kernel, row: MmaRow, products: list[Mma], warps: tuple[int, int]) -> bool:
-    """Return True if the layouts that the author gave to operands are those of this grid of warps."""
+    """Return True if the layouts that the author gave to operands equal those of this grid of warps."""
     for stmt in products:
         try:
             tiled = tiled_mma(row, stmt.shape, warps)
@@ -176,13 +177,15 @@ def _fits_layouts(kernel: Kernel, row: MmaRow, products: list[Mma], warps: tuple
 
 
 def _cost(shape: tuple[int, int, int], warps: tuple[int, int], by_row: bool) -> tuple[int, int, int]:
-    """Rows and columns of operands that a warp reads; by rows, the warps along N come first."""
+    """Return the rows and columns of operands that a warp reads. With `by_row`, the number of warps along N is compared
+    first."""
     m, n, _ = shape
     return (warps[1] if by_row else 0, m // warps[0] + n // warps[1], warps[0])
 
 
 def _along_rows(kernel: Kernel) -> set[str]:
-    """Accumulators of which a row is reduced, or becomes an operand, and those of the products that it enters."""
+    """Return the accumulators whose rows are reduced or become operands, and the accumulators of products that use
+    these operands."""
     statements = list(walk(kernel.body))
     products = [s for s in statements if isinstance(s, Mma)]
     result: set[str] = set()

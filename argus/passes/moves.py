@@ -1,4 +1,5 @@
-"""Find the instruction that moves data between two spaces on a target, and how many elements it can move at once."""
+"""Find the instruction that moves data between two spaces on a target, and the number of elements that it can move at
+once."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from argus.layout.swizzle import table
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """Names of a vendor's instructions. Those on matrices are tried in order before `load_shared`, `store_shared`."""
+    """Names of a vendor's instructions. Matrix moves are tried in order before `load_shared` and `store_shared`."""
 
     load_global: str
     store_global: str
@@ -36,7 +37,7 @@ class Moves:
     store_peer: str | None = None
     asynchronous: str | None = None
     asynchronous_bytes: int = 16
-    """The widest such copy of a thread."""
+    """The widest asynchronous copy of a thread, in bytes."""
 
 
 _NVIDIA = Moves(
@@ -167,7 +168,8 @@ def fast_axis(layout: FragmentLayout, width: int) -> int | None:
 
 
 def runs(offsets: NDArray[np.int64], dim: int, width: int) -> bool:
-    """Return True if aligned runs of `width` coordinates along `dim` have consecutive offsets, the first aligned."""
+    """Return True if aligned runs of `width` coordinates along `dim` have consecutive offsets, and the first one is
+    aligned."""
     if offsets.shape[dim] % width:
         return False
     runs = np.moveaxis(offsets, dim, -1).reshape(-1, width)
@@ -178,7 +180,7 @@ def matrix_width(shared: Shared, index: Sequence[Expr], layout: FragmentLayout, 
     """Return the number of elements that a lane receives from one matrix move for `shared[index]` in `layout`, or 0 if
     no such move fits.
 
-    Every group of four bytes of a lane must stand where the instruction's 8 rows of 16 bytes put it.
+    Every group of four bytes of a lane must lie where the instruction's 8 rows of 16 bytes place it.
     """
     bits = shared.dtype.bits
     if bits not in row.dtypes_bits or shared.layout is None or layout.num_threads % 32:
@@ -196,7 +198,8 @@ def matrix_width(shared: Shared, index: Sequence[Expr], layout: FragmentLayout, 
 
 
 def lane_order(kernel: Kernel, copy: Copy, layout: FragmentLayout, width: int) -> bool:
-    """Return True if a load to LDS of `width` elements per lane fits: all threads take part, each wave in one run."""
+    """Return True if a load to LDS of `width` elements per lane fits: all threads take part, and each wave fills one
+    run."""
     tile = kernel.object(copy.dst.obj)
     assert isinstance(tile, Shared)
     if tile.layout is None or not layout.primary().all() or layout.num_threads % kernel.warp_size:
@@ -212,7 +215,8 @@ def lane_order(kernel: Kernel, copy: Copy, layout: FragmentLayout, width: int) -
 
 
 def _cuts(layout: FragmentLayout, width: int) -> bool:
-    """Return True if the value digits of `layout` can be cut into those that count to `width` and the rest."""
+    """Return True if the value digits of `layout` can be split into digits that count to `width` and the remaining
+    ones."""
     weight = 1
     for mode in layout.values:
         if weight * mode.extent >= width:
@@ -235,7 +239,7 @@ def _touched(shared: Shared, index: Sequence[Expr], layout: FragmentLayout) -> l
 
 
 def _rows(offsets: NDArray[np.int64], group: int, trans: bool) -> bool:
-    """Return True if offsets `[threads, values]` are those of matrices with 8 rows of 16 bytes."""
+    """Return True if offsets `[threads, values]` are the offsets of matrices with 8 rows of 16 bytes."""
     by_lane = offsets.reshape(-1, 32, offsets.shape[1] // group, group)
     lane = np.arange(32)[:, None]
     part = np.arange(group)[None, :]

@@ -1,6 +1,6 @@
-"""Clusters on the CPU, which has none: a cluster runs as one block, that of the proof (`argus.ir.cluster`).
+"""Run clusters on the CPU, which has none: a cluster becomes one block, the same as in the proof (`argus.ir.cluster`).
 
-grid [2 * M]  cluster 2  warps 4  { ... }    ->    grid [M]  warps 8  roles { role block.0 ...  role block.1 ... }
+grid [2 * M] cluster 2 warps 4 { ... } -> grid [M] warps 8 roles { role block.0 ... role block.1 ... }
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Persistent grids: each role goes through the programs that its block is given, one after the other.
+"""Expand persistent grids: each role runs the programs that are assigned to its block, one after another.
 
     role producer: for k in ...             ->  role producer: programs { for k in ... }
     role compute: map acc = 0; for k ...        role compute: programs { map acc = 0; for k ... }
 
-Between programs only the rings' mbarriers synchronise the roles. So the producer fills buffers for the next program
-while the computing warps finish theirs. In a kernel without roles nothing can run ahead: every program gets a block of
-its own.
+Between programs, only the mbarriers of the rings synchronise the roles. The producer can therefore fill buffers for the
+next program while the computing warps finish the current one. In a kernel without roles nothing can run ahead, so every
+program gets its own block.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ def persist(kernel: Kernel) -> Kernel:
     """Return a persistent kernel with its loop over programs written out. A kernel without roles becomes
     non-persistent, with a remark."""
     if kernel.cluster > 1 and not any(isinstance(s, Roles) for s in kernel.body) and not reaches_peers(kernel):
-        kernel = replace(kernel, cluster=1)  # nothing is shared; the loop without producer warps is remarked on already
+        # Without the specialised loop, blocks share nothing. A remark on the loop exists already.
+        kernel = replace(kernel, cluster=1)
     if not kernel.persistent or any(isinstance(s, Programs) for s in walk(kernel.body)):
         return kernel
     position = next((i for i, s in enumerate(kernel.body) if isinstance(s, Roles)), None)
@@ -32,7 +33,8 @@ def persist(kernel: Kernel) -> Kernel:
         unfit = Unfit("none of its loops has producer warps", kernel.span, "give its loop producer_warps=4")
         told = bool(kernel.remarks) or "sm_90a" not in target_of(kernel).architectures
         remarks = () if told else (unfit.remark("every program has a block of its own"),)
-        group = kernel.group if len(kernel.grid or ()) == 2 else 1  # of three axes only programs are walked in groups
+        # With three axes, only persistent programs run in groups.
+        group = kernel.group if len(kernel.grid or ()) == 2 else 1
         return replace(kernel, persistent=False, group=group, remarks=(*kernel.remarks, *remarks))
     found = kernel.body[position]
     assert isinstance(found, Roles)
@@ -42,8 +44,10 @@ def persist(kernel: Kernel) -> Kernel:
 
 
 def _in_programs(role: Role) -> tuple[Stmt, ...]:
-    """Return what a role runs: its body in a loop over programs, after the arrivals at named barriers that begin it.
+    """Return the program of a role: its body in a loop over programs, after the arrivals at named barriers with which
+    it begins.
 
-    The role makes these arrivals once, so it stays ahead by as many in all programs."""
+    The role makes these arrivals once, so it stays ahead by the same number of phases in all programs.
+    """
     begun = tuple(takewhile(lambda s: isinstance(s, BarrierArrive), role.body))
     return (*begun, Programs(role.body[len(begun) :], span=role.span))

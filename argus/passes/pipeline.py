@@ -1,4 +1,4 @@
-"""Software pipelining: `For(kind="pipelined")` with `Stage`s becomes a multi-buffered loop.
+"""Pipeline loops in software: a `For(kind="pipelined")` with `Stage`s becomes a multi-buffered loop.
 
     for k in pipelined(lo, hi, step), stages S:        at[0] <~ a[.., lo + 0*step ..] if lo + 0*step < hi
         stage at <- a[.., k ..]                        commit                               (S - 1 times: prologue)
@@ -11,12 +11,12 @@
                                                        wait 0
 
 The one barrier of an iteration makes the awaited tile visible to all threads. It also keeps the next copy out of the
-buffer that other threads may still read in the previous iteration. Past the end of the loop, copies fill buffers that
-nobody reads with zeros, because a predicate costs less than a branch in the loop. The last wait is for those copies.
-Tiles that cannot be copied asynchronously go through registers with two buffers: a tile is loaded at the top of
-iteration i for i + 1, and stored to the other buffer at its end; on AMD past the end of the loop as well, as zeros that
-nobody reads. On AMD a wait names how many loads of the S - 2 later
-iterations may be open, since waves count loads one by one.
+buffer that other threads may still read in the previous iteration. Copies past the end of the loop write zeros to
+buffers that no iteration reads, because a predicate costs less than a branch in the loop. The last wait is for these
+copies. Tiles that cannot be copied asynchronously go through registers with two buffers: iteration i loads the tile for
+iteration i + 1 at its beginning, and stores it to the other buffer at its end. On AMD this also happens past the end of
+the loop, with zeros that no iteration reads. On AMD, waves count loads one by one, so a wait states how many loads of
+the S - 2 later iterations may be open.
 """
 
 from __future__ import annotations
@@ -54,9 +54,10 @@ from argus.passes.turned import deposit, on_the_way
 
 @dataclass(frozen=True, slots=True)
 class Buffered:
-    """A tile with `buffers` copies; its `register` tile on the way, or None if it is copied asynchronously.
+    """A tile with `buffers` buffers, and the `register` tile through which it is loaded, or None if it is copied
+    asynchronously.
 
-    `turned`: the tile in which its registers are when they are stored, if that is another one.
+    `turned` is the transposed register tile that is stored instead of `register`, if there is one.
     """
 
     stage: Stage
@@ -66,7 +67,7 @@ class Buffered:
 
 
 def pipeline(kernel: Kernel) -> Kernel:
-    """Expand every pipelined loop. Its `Stage`s that cannot run ahead stay, for `stage_tiles`."""
+    """Expand every pipelined loop. `Stage`s that cannot run ahead are left for `stage_tiles`."""
     kernel = numbered(kernel)
     fresh = Fresh(kernel)
     plans: dict[int, tuple[Buffered, ...]] = {}
@@ -152,7 +153,7 @@ def _grow(kernel: Kernel, plan: Buffered) -> Shared:
 
 
 def _expand(kernel: Kernel, loop: For, plan: tuple[Buffered, ...], known: Facts) -> tuple[Stmt, ...]:
-    """Prologue, steady state and drain of `loop`."""
+    """Return the prologue, the steady state and the drain of `loop`."""
     direct = [b for b in plan if b.register is None]
     through = [b for b in plan if b.register is not None]
     k = LoopVar(loop.var)
@@ -190,7 +191,7 @@ def _expand(kernel: Kernel, loop: For, plan: tuple[Buffered, ...], known: Facts)
 
 
 def _ahead_of(kernel: Kernel, loop: For, k: Expr, fetches: list[ThreadCopy]) -> list[Stmt]:
-    """Return the loads of iteration `k`, where it exists. Waves load zeros for one that does not: a branch in the loop
+    """Return the loads of iteration `k`, if it exists. If it does not, waves load zeros, because a branch in the loop
     would keep the compiler from moving loads, products and stores past one another."""
     if target_of(kernel).vendor != "amd":
         return [_within(loop, k, [*fetches])]
@@ -204,7 +205,8 @@ def _zeros(kernel: Kernel, fetch: ThreadCopy) -> ThreadCopy:
 
 
 def _if_any(kernel: Kernel, loop: For, k: Expr, stores: list[Stmt]) -> list[Stmt]:
-    """Return the stores of iteration `k`; those of waves go to a buffer that nobody reads if it does not exist."""
+    """Return the stores of iteration `k`. If it does not exist, the stores of waves go to a buffer that no iteration
+    reads."""
     return stores if target_of(kernel).vendor == "amd" else [_within(loop, k, stores)]
 
 
@@ -219,7 +221,7 @@ def _at_iteration(loop: For, stage: Stage, k: Expr) -> Stage:
             case LoopVar(name=loop.var):
                 return k
             case Op(op=name, args=args, dtype=dtype) if dtype.is_int and name != "cast":
-                return op(name, *args)  # folds what became constant
+                return op(name, *args)  # `op` folds constants
             case _:
                 return None
 
@@ -234,7 +236,7 @@ def _issue(kernel: Kernel, loop: For, plan: Buffered, k: Expr, buffer: Expr, kno
     exists = op("lt", k, loop.stop)
     stage = replace(stage, mask=exists if stage.mask is None else op("and", exists, stage.mask))
     copy = asynchronous_copy(kernel, padded(stage, kernel), place, known)
-    assert copy is not None  # buffers and whole steps move no address off its alignment
+    assert copy is not None  # Buffers and whole steps keep the alignment of addresses.
     return copy
 
 

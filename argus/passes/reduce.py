@@ -1,4 +1,4 @@
-"""Reductions over threads: first each thread's own registers, then the lanes of a warp, then the warps.
+"""Split reductions over threads: first each thread's own registers, then the lanes of a warp, then the warps.
 
     accumulate m[c0] max= x[c0, c1]         ->  map p[...] = -inf
        (c1 spread over 8 lanes, 2 warps)        accumulate p[c0, warp(c1), lane(c1)] max= x[c0, c1]   thread
@@ -7,8 +7,8 @@
                                                 s[...] = q[...]; barrier; r[...] = s[...]
                                                 accumulate m[c0] max= r[c0, c1]                       thread
 
-`lane(c1)` and `warp(c1)` number the lanes and warps that share axis c1, by division and remainder of the
-coordinate, so that each partial result has one holder (and its replicas), and every term enters once.
+`lane(c1)` and `warp(c1)` number the lanes and warps that share axis c1, by division and remainder of the coordinate.
+Each partial result therefore has one holder (and its replicas), and every term counts once.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from argus.passes.scratch import scratch_layout
 
 
 def split_reductions(kernel: Kernel) -> Kernel:
-    """Give every `Accumulate` without a scope one, splitting those that cross threads."""
+    """Give a scope to every `Accumulate` without one, and split those that cross threads."""
     fresh = Fresh(kernel)
     atomic = moves(target_of(kernel)).reduce_global
 
@@ -47,8 +47,8 @@ def split_reductions(kernel: Kernel) -> Kernel:
 
 @dataclass(frozen=True, slots=True)
 class ReductionPlan:
-    """The split of a reduced domain over threads: the axes kept, and the digits of lanes and of warps, fastest
-    first."""
+    """The split of a reduced domain over threads: the axes kept, and the digits of lanes and of warps, fastest first.
+    """
 
     layout: FragmentLayout
     kept: tuple[int, ...]

@@ -1,4 +1,4 @@
-"""The register budget: the registers per thread of the tiles that live at the same time."""
+"""Check the register budget: the registers per thread of tiles that live at the same time."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from argus.passes.moves import target_of
 from argus.passes.report import LoweringError, problem
 from argus.source import Span
 
-_REGISTER = 4  # bytes
+_REGISTER = 4  # bytes of a register
 
 
 def check_registers(kernel: Kernel) -> Kernel:
     """Return the kernel unchanged. Raises `LoweringError` if its register tiles cannot fit into the registers of a
     thread.
 
-    A tile lives from its write as a whole until just before its last read: a result may take the registers of an
-    operand that is read for the last time.
+    A tile lives from the write of the whole tile until just before its last read. A result may therefore take the
+    registers of an operand that is read for the last time.
     """
     for stmt in kernel.body:
         if isinstance(stmt, Roles):
@@ -55,7 +55,8 @@ def _check(kernel: Kernel, budget: int | None, role: str | None) -> None:
 
 
 class _Pressure:
-    """Goes through a program backwards. `worst` are the tiles that live together where they take the most bytes."""
+    """Goes backwards through a program. `worst` holds the tiles that live at the point where live tiles take the most
+    bytes."""
 
     def __init__(self, sizes: Mapping[str, int], shapes: Mapping[str, tuple[int, ...]]) -> None:
         self.sizes, self.shapes = sizes, shapes

@@ -1,4 +1,4 @@
-"""The error and the remark by which a pass says that it cannot carry out a kernel's policy."""
+"""The error and the remark with which a pass reports that it cannot carry out a policy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def problem(code: str, message: str, span: Span = NO_SPAN, help: str = "", notes
 
 
 class Unfit(Exception):
-    """A kernel asks for a policy that its target has, and does not fit it: the policy is left out, with a remark."""
+    """A kernel does not fit a policy that its target has. The policy is left out, with a remark."""
 
     def __init__(self, why: str, span: Span, remedy: str) -> None:
         self.why, self.span, self.remedy = why, span, remedy

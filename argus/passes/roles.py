@@ -1,4 +1,4 @@
-"""Passes on kernels of roles: what each role runs is a kernel of its own warps."""
+"""Apply passes to kernels with roles: the program of each role is treated as a kernel of the role's warps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def by_role(run: Pass) -> Pass:
     """Apply `run` to the program of every role that holds registers, or to the kernel if it has no roles.
 
     A role's program sees all shared tiles, and the register tiles that no other role holds. Roles without registers
-    only start what others complete: nothing of theirs is spread over threads.
+    only issue copies, so no statement of theirs is spread over threads.
     """
 
     @wraps(run)
@@ -35,7 +35,8 @@ def by_role(run: Pass) -> Pass:
             mine = tuple(f for f in kernel.fragments if f.name not in elsewhere)
             others = tuple(f for f in kernel.fragments if f.name in elsewhere)
             done = run(replace(kernel, num_warps=role.num_warps, fragments=mine, body=role.body))
-            own = Fresh(replace(done, fragments=(*done.fragments, *others)))  # new ones may be named like others' tiles
+            # New tiles may have the same names as tiles of other roles.
+            own = Fresh(replace(done, fragments=(*done.fragments, *others)))
             copies = {f.name: own.name(f.name) for f in done.fragments if f.name in elsewhere}
             made = tuple(replace(f, name=copies.get(f.name, f.name)) for f in done.fragments)
             roles[place] = replace(role, body=renamed(done.body, copies))

@@ -1,4 +1,4 @@
-"""Keep rows that are reduced in few warps: the layout of a global access whose contiguous axis is reduced.
+"""Keep each reduced row in few warps: choose the layout of a global access whose contiguous axis is reduced.
 
     copy x[c0, c1] = a[c0, c1] shape 4x1024     ->  [4x1024 | t 32@1*8 4@0 | v 8@1 4@1*256]
     accumulate m[c0] max= x[c0, c1]                 instead of [4x1024 | t 128@1*8 | v 8@1 4@0]
@@ -18,7 +18,7 @@ from argus.layout import FragmentLayout, Mode
 from argus.passes.layouts import axes_of
 
 Reduced = dict[str, frozenset[int]]
-"""The dimensions of each register tile along which its elements, or what is computed from them, are reduced."""
+"""The dimensions of each register tile along which its elements, or values computed from them, are reduced."""
 
 
 def reduced_dimensions(kernel: Kernel) -> Reduced:
@@ -64,10 +64,9 @@ def row_axis(kernel: Kernel, copy: Copy, found: Reduced) -> int | None:
 
 
 def in_rows(shape: tuple[int, ...], lanes: int, warps: int, order: Sequence[int], vector: int) -> FragmentLayout | None:
-    """Return a layout with lanes side by side along `order[0]`, `vector` elements each, and warps along other axes
-    first.
+    """Return a layout with adjacent lanes along `order[0]`, `vector` elements each, and warps along other axes first.
 
-    None if lanes or warps do not divide what is left for them.
+    Return None if lanes or warps do not divide the remaining elements.
     """
     start = {dim: vector if dim == order[0] else 1 for dim in order}
     threads: list[Mode] = []

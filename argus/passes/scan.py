@@ -1,4 +1,5 @@
-"""Scans over threads: each thread's own registers first, then the lanes of a warp, then the warps, and back down.
+"""Expand scans over threads: each thread's own registers first, then the lanes of a warp, then the warps, and back
+down.
 
     scan axis 1 of x to y = y[c0, c1] + x[c0, c1]      (c1 is spread over 4 registers, 32 lanes, 2 warps)
 
@@ -10,8 +11,8 @@
     t[c0, c1] = u[c0, c1 // 32 - 1] + t[c0, c1]        back down: each part with the scan of all parts before it
     y[c0, c1] = t[c0, c1 // 4 - 1] + s[c0, c1]
 
-Every step is an ordinary statement, and the proof is about these statements. The combination is written out wherever
-two parts meet, with the earlier part first.
+Every step is an ordinary statement, and the proof is about these statements. The combining expressions are repeated
+wherever two parts are combined, with the earlier part first.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ from argus.passes.report import LoweringError, problem
 from argus.passes.scratch import scratch_layout
 
 _STEPS = 8
-"""The most registers that are combined one after another; longer runs are split into parts."""
+"""Largest number of registers that are combined one after another. Longer runs are split into parts."""
 
 
 def expand_scans(kernel: Kernel) -> Kernel:
-    """Write out every `Scan`. Its layout must be chosen."""
+    """Write out every `Scan`, whose layout must already be chosen."""
     fresh = Fresh(kernel)
 
     def change(stmt: Stmt, context: Enclosing) -> tuple[Stmt, ...] | None:
@@ -54,7 +55,8 @@ class _Tiles:
 
 @dataclass(frozen=True, slots=True)
 class _Level:
-    """Scans of groups of `extent` neighbouring parts of the axis. `spread` is the layout with one element per group."""
+    """Scans of groups of `extent` adjacent parts of the axis. `spread` is the layout with one element for each group.
+    """
 
     scanned: _Tiles
     extent: int
@@ -71,7 +73,8 @@ class _Expansion:
         self.body: list[Stmt] = []
 
     def run(self) -> tuple[Stmt, ...]:
-        """Scan from the smallest parts to the largest; on the way back, combine each with the scan of all before it."""
+        """Scan from the smallest parts to the largest. Then, on the way back, combine each part with the scan of all
+        earlier parts."""
         assert self.stmt.layout is not None
         source = _Tiles(tuple(t.operand.obj for t in self.stmt.tiles), self.stmt.layout)
         digits = self._digits(source.layout)
@@ -83,7 +86,7 @@ class _Expansion:
         return tuple(self.body)
 
     def _up(self, source: _Tiles, digits: list[tuple[str, int]], more: bool) -> tuple[list[_Level], _Tiles | None]:
-        """Emit the scans of all levels and return them; with `more`, also return the totals of the last level."""
+        """Emit the scans of all levels and return them. With `more`, also return the totals of the last level."""
         levels: list[_Level] = []
         for number, (kind, extent) in enumerate(digits):
             spread = coarser(source.layout, self.axis, extent)
@@ -94,7 +97,8 @@ class _Expansion:
         return levels, source if more else None
 
     def _digits(self, layout: FragmentLayout) -> list[tuple[str, int]]:
-        """Split the axis into digits, fastest first. From the first digit of warps on, the rest is one digit."""
+        """Split the axis into digits, fastest first. The first digit of warps and all later digits count as one digit.
+        """
         threads = split_threads(layout, self.fresh.kernel.warp_size)
         if threads is None or uneven(layout, self.axis):
             what = f"the layout {layout} does not split the scanned axis evenly over threads and registers"
@@ -128,7 +132,8 @@ class _Expansion:
         return scanned
 
     def _lanes(self, source: _Tiles, extent: int) -> _Tiles:
-        """Combine each lane's value with one from an earlier lane; double the distance until the digit is covered."""
+        """Combine each lane's value with that of an earlier lane, and double the distance until the digit is covered.
+        """
         here = Coord(self.axis)
         place = op("mod", here, Const(extent)) if extent < source.layout.shape[self.axis] else here
         scanned, distance = source, 1
@@ -147,7 +152,7 @@ class _Expansion:
     # ------------------------------------------------------------------ across warps, and down
 
     def _over_warps(self, totals: _Tiles) -> _Tiles:
-        """Return the scan of all parts before each warp's part. Every warp scans the totals of all warps."""
+        """Return the scan of all earlier parts for each warp's part. Every warp scans the totals of all warps."""
         layout = self._of_every_warp(totals.layout)
         every = self._through_shared(totals, Coord(self.axis), layout, "warps", not self.context.meets)
         levels, _ = self._up(every, self._digits(layout), False)
@@ -179,7 +184,7 @@ class _Expansion:
     def _down(self, levels: Sequence[_Level], before: _Tiles | None, results: _Tiles) -> None:
         """Combine the smallest scans with everything before them, going from the largest level to the smallest.
 
-        `before`: the scan of all groups before each group of the largest level; None if it has one group.
+        `before` is the scan of all groups before each group of the largest level, or None if that level has one group.
         """
         for level in reversed(levels[1:]):
             before = self._exclusive(level, before)
@@ -236,7 +241,7 @@ class _Expansion:
         return [Elem(name, self._at(place), dtype) for name, dtype in zip(tiles.names, self.dtypes, strict=True)]
 
     def _combined(self, before: Sequence[Expr], here: Sequence[Expr]) -> list[Expr]:
-        """Combine the value of a scan so far with the next value; both have one expression for each tile."""
+        """Combine the value of a scan so far with the next value. Both have one expression for each tile."""
         known: dict[Expr, Expr] = {}
         for tile, first, second, dtype in zip(self.stmt.tiles, before, here, self.dtypes, strict=True):
             known |= {
@@ -266,7 +271,8 @@ class _Expansion:
         return made
 
     def _through_shared(self, source: _Tiles, place: Expr, layout: FragmentLayout, what: str, again: bool) -> _Tiles:
-        """Do as `_read`, through shared memory. `again`: threads may still read what the last iteration stored."""
+        """Read like `_read`, but through shared memory. `again`: threads may still read the values that the last
+        iteration stored."""
         span, target = self.stmt.span, target_of(self.fresh.kernel)
         if self.context.divergent:
             text = "this scan crosses warps, which needs all threads of the block"
@@ -298,7 +304,7 @@ def in_steps(extent: int) -> tuple[int, ...]:
 
 
 def coarser(layout: FragmentLayout, axis: int, extent: int) -> FragmentLayout:
-    """Return the layout of groups of `extent` elements along an axis; all threads that share a group hold it."""
+    """Return the layout of groups of `extent` elements along an axis. All threads that share a group hold it."""
 
     def split(mode: Mode) -> tuple[Mode, ...]:
         if mode.dim != axis:

@@ -1,7 +1,7 @@
-"""The layout of a scratch tile that is written in one register layout and read in another.
+"""Choose the layout of a scratch tile that is written in one register layout and read in another.
 
-Candidates with either dimension contiguous and with swizzles of 4 to 32 bytes are compared by the shared-memory
-passes that one warp needs to write and to read its part; ties go to the wider vectors.
+The candidates have either dimension contiguous, and swizzles of 4 to 32 bytes. They are compared by the shared-memory
+passes that one warp needs to write and to read its part. Among equals, the wider vectors win.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from argus.passes.moves import fast_axis, runs
 from argus.passes.tiles import swizzle
 
 _WIDEST = 16  # bytes of one access
-_UNITS = (16, 32, 8, 4)  # bytes that a swizzle moves together, the preferred first
+_UNITS = (16, 32, 8, 4)  # bytes that a swizzle moves together, in order of preference
 
 
 def scratch_layout(
@@ -61,7 +61,7 @@ def _candidates(shape: tuple[int, ...], itemsize: int) -> Iterator[AnyLayout]:
 def _passes(
     layout: AnyLayout, shape: tuple[int, ...], itemsize: int, side: FragmentLayout, lanes: int, model: BankModel
 ) -> int:
-    """Passes for the first warp's accesses to the whole tile, at the widest vectors that fit."""
+    """Count the passes of the first warp's accesses to the whole tile, with the widest vectors that fit."""
     offsets = table(layout, shape) if shape else np.zeros((), dtype=np.int64)
     width = max(
         w

@@ -1,9 +1,9 @@
-"""Names the instruction of every copy, and how many elements it moves at once.
+"""Choose the instruction of every copy, and the number of elements that it moves at once.
 
     copy x[c0] = a[128 * pid(0) + c0]       ->  copy x[c0] = a[128 * pid(0) + c0]  instr ld.global  vector 4
 
-A vector is as wide as layout, alignment, index and mask allow. Matrix loads are taken where the register layout
-is theirs and single loads would be narrower.
+A vector is as wide as layout, alignment, index and mask allow. A matrix load is chosen if the register layout fits it
+and ordinary loads would be narrower.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def select_instructions(kernel: Kernel) -> Kernel:
 def _choose(kernel: Kernel, copy: ThreadCopy, known: Facts) -> ThreadCopy | Diagnostic:
     assert copy.layout is not None
     name = select(kernel, copy)
-    assert name is not None  # copies between two places in memory went through registers before
+    assert name is not None  # Copies between two places in memory were split earlier.
     row = INSTRUCTIONS[name]
     width = vector_width(kernel, copy, copy.layout, row, known)
     size = kernel.object(copy.src.obj).dtype.bytes
@@ -82,7 +82,7 @@ def _choose(kernel: Kernel, copy: ThreadCopy, known: Facts) -> ThreadCopy | Diag
 
 
 def _matrix(kernel: Kernel, copy: ThreadCopy, row: CopyRow) -> int:
-    """Elements a lane that the matrix move `row` takes for `copy`; 0 if it does not fit."""
+    """Return the elements that each lane gets from the matrix move `row` for `copy`, or 0 if it does not fit."""
     memory, register = (copy.dst, copy.src) if row.writes_memory else (copy.src, copy.dst)
     tile, fragment = kernel.object(memory.obj), kernel.object(register.obj)
     if not isinstance(tile, Shared) or not isinstance(fragment, Fragment) or copy.mask is not None:

@@ -1,11 +1,11 @@
-"""Matrix products read registers: operands are brought there one instruction step of K at a time.
+"""Load the operands of matrix products into registers, one instruction step of K at a time.
 
     mma acc += sa[c0, c2] * sb[c1, c2]      ->  copy a[c0, c1] = sa[c0, 0 + c1];  copy b[c0, c1] = sb[c0, 0 + c1]
        (shape 128x128x32)                       mma acc += a[c0, c2] * b[c1, c2]        (shape 128x128x16)
                                                 copy a[c0, c1] = sa[c0, 16 + c1];  ...
 
-Register operands are sliced by maps, which move nothing. The steps are straight-line code: the target's compiler
-overlaps the loads of a step with the products of the one before.
+Register operands are sliced by maps, which move nothing. The steps are straight-line code, so the target's compiler
+overlaps the loads of a step with the products of the previous step.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _K = 2  # the coordinate of a product that its operands share
 
 
 def slice_products(kernel: Kernel) -> Kernel:
-    """Expand every product whose operands are not both registers, spread as its instruction needs them."""
+    """Expand every product unless both operands are already in registers in the layout that its instruction needs."""
     fresh = Fresh(kernel)
 
     def change(stmt: Stmt) -> tuple[Stmt, ...] | None:
@@ -38,7 +38,7 @@ def slice_products(kernel: Kernel) -> Kernel:
 
 
 def _ready(kernel: Kernel, stmt: Mma) -> bool:
-    if stmt.instr in WGMMA:  # reads shared tiles
+    if stmt.instr in WGMMA:  # Such instructions read shared tiles.
         return True
     layouts = tiled(stmt)
     a, b = kernel.object(stmt.a.obj), kernel.object(stmt.b.obj)

@@ -1,4 +1,4 @@
-"""Spreads the copies of a pipelined iteration between its matrix products.
+"""Spread the copies of a pipelined iteration between its matrix products.
 
     wait; barrier                           ->  wait; barrier
     at <~ ...; bt <~ ...; commit                copy a = at[..]; copy b = bt[..]
@@ -25,7 +25,7 @@ from argus.layout import FragmentLayout, Mode
 
 
 def spread_copies(kernel: Kernel) -> Kernel:
-    """Move asynchronous copies that follow the barrier of a loop to between the products of the iteration."""
+    """Move the asynchronous copies that follow a loop's barrier to places between the products of the iteration."""
 
     def change(stmt: Stmt) -> tuple[Stmt, ...] | None:
         return (replace(stmt, body=_spread(stmt.body)),) if isinstance(stmt, For) else None
@@ -67,7 +67,7 @@ def _asynchronous(stmt: Stmt) -> bool:
 
 
 def _products(work: list[Stmt]) -> list[int]:
-    """Positions of the products up to the first statement that copies must not pass."""
+    """Return the positions of the products up to the first statement that copies must not pass."""
     result: list[int] = []
     for position, stmt in enumerate(work):
         match stmt:

@@ -1,4 +1,4 @@
-"""`Stage` as copies: asynchronous straight into shared memory where target and alignment allow."""
+"""Turn `Stage` into copies: asynchronous and directly into shared memory if target and alignment allow it."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ def asynchronous_copy(kernel: Kernel, stage: Stage, place: Access, known: Facts)
 
 
 def direct_copy(kernel: Kernel, stage: Stage, place: Access, known: Facts) -> ThreadCopy:
-    """Return the result of `asynchronous_copy`, but raise `Unfit` with the obstacle instead of returning None.
+    """Return the result of `asynchronous_copy`, or raise `Unfit` with the obstacle if it is None.
 
-    Asynchronous copies fill with zeros only, and need consecutive aligned elements on both sides under a mask that is
-    the same for all elements of one copy. Loads to LDS (AMD) take 4 bytes of each lane, and the lanes of a wave fill
-    consecutive bytes.
+    Asynchronous copies fill masked elements with zeros only. They need consecutive aligned elements on both sides, and
+    a mask that is the same for all elements of one copy. Loads to LDS (AMD) take 4 bytes of each lane, and the lanes of
+    a wave fill consecutive bytes.
     """
     names = moves(target_of(kernel))
     source = kernel.object(stage.src.obj)
@@ -113,18 +113,20 @@ def _by_address(kernel: Kernel, stage: Stage, vector: int) -> FragmentLayout | N
         return None
     try:
         parts = [cut(modes, *part) for part in ((1, vector), (vector, vector * threads), (vector * threads, size))]
-    except ValueError:  # the tile's dimensions do not divide into threads
+    except ValueError:  # The threads do not divide the tile's dimensions.
         return None
     return FragmentLayout(stage.shape, parts[1], (*parts[0], *parts[2])).simplify()
 
 
 def committed(kernel: Kernel, span: Span) -> tuple[Stmt, ...]:
-    """Return the statement that ends a group of asynchronous copies; targets that count single loads have no groups."""
+    """Return the statement that ends a group of asynchronous copies. Targets that count single loads need no such
+    statement."""
     return () if _counts(kernel) else (CommitGroup(span=span),)
 
 
 def awaited(kernel: Kernel, copies: Sequence[ThreadCopy], groups: int, span: Span) -> Stmt:
-    """Return a wait for all asynchronous copies except the last `groups` groups, each of which consists of `copies`."""
+    """Return a wait for all asynchronous copies except those of the last `groups` groups, each of which consists of
+    `copies`."""
     if _counts(kernel):
         return WaitCounts(min(groups * sum(map(loads_to_lds, copies)), LARGEST_VM), span=span)
     return WaitGroup(groups, span=span)

@@ -1,12 +1,12 @@
-"""`Stage` outside of a pipeline: copy, and wait until the whole block sees the tile.
+"""Expand `Stage` outside of pipelines: copy, and wait until the tile is visible to the whole block.
 
     stage at <- a[...]                  ->  barrier              (only if a tile may still be read)
     stage bt <- b[...]                      at <~ a[...]; bt <~ b[...]
                                             commit; wait 0       (only if copies are asynchronous)
                                             barrier
 
-The threads that hold a register tile (`Share`) copy it. Stages that follow one another share the barriers. If other
-asynchronous copies are in flight, these copies are synchronous, since waiting for them would wait for the others too.
+The threads that hold a register tile (`Share`) copy it. Consecutive stages share the barriers. If other asynchronous
+copies are in flight, the copies of a stage are synchronous, because a wait for them would also wait for the others.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from argus.passes.turned import deposit, on_the_way, turned_axis
 
 
 def stage_tiles(kernel: Kernel) -> Kernel:
-    """Expand every `Stage` that is left, and every `Share`."""
+    """Expand every remaining `Stage`, and every `Share`."""
     known, fresh = facts(kernel), Fresh(kernel)
     order = list(walk(kernel.body))
 

@@ -1,7 +1,6 @@
-"""Copies that no single instruction can do: between two places in memory, and between two register tiles.
+"""Split copies that no single instruction can make: between two places in memory, and between two register tiles.
 
-s[...] = a[...] if mask else other      ->  t = a[...] if mask else other;  s[...] = t
-x[...] = y[...]                         ->  map x[...] = y[...]
+s[...] = a[...] if mask else other -> t = a[...] if mask else other; s[...] = t x[...] = y[...] -> map x[...] = y[...]
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""Layouts of shared tiles that the author left open.
+"""Choose the layouts of shared tiles that the author left open.
 
     %at: shared[128x64, bfloat16]          ->  %at: shared[128x64, bfloat16] Sw<3,3,3> o 0 o (128,64):(64,1)
 
-The dimension that is contiguous in the global source is contiguous in the tile as well, so that 16-byte
-copies go straight through. Chunks of 16 bytes are XORed with the row number, so that 8 rows of one column
-chunk (ldmatrix), and 8 chunks of one row (a copy), each lie in different banks.
+The dimension that is contiguous in the global source is also contiguous in the tile, so that 16-byte copies need no
+rearrangement. Chunks of 16 bytes are XORed with the row number, so that 8 rows of one column chunk (ldmatrix), and 8
+chunks of one row (a copy), each lie in different banks.
 
-Loads to LDS (AMD) fill 256 bytes per wave in the order of its lanes, which leaves no room for a swizzle. Tiles of
-pipelined loops of three stages or more that can be loaded this way get 8 bytes of padding after every 256 bytes
-instead. Other tiles come through registers.
+Loads to LDS (AMD) fill 256 bytes per wave in the order of its lanes, so their tiles cannot be swizzled. In pipelined
+loops of three stages or more, tiles that can be loaded this way get 8 bytes of padding after every 256 bytes instead.
+Other tiles are loaded through registers.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from argus.passes.stages import direct_copy, padded
 from argus.passes.turned import turned_axis
 from argus.source import Span
 
-_CHUNK = 16  # bytes of one access by one lane: the unit that the swizzle moves
-_OPERAND = 8  # the same for operands of mfma, of which a lane reads 8 bytes at a time
-_WAVE = 128  # bytes that all banks give at once
+_CHUNK = 16  # bytes of one lane's access, and the unit that the swizzle moves
+_OPERAND = 8  # bytes for operands of mfma, of which a lane reads 8 bytes at a time
+_WAVE = 128  # bytes that all banks deliver at once
 _RUN = 256  # bytes that the lanes of a wave load to LDS at once
 
 
@@ -93,10 +93,11 @@ def _straight(kernel: Kernel, stage: Stage, known: Facts) -> Shared:
 
 
 def wave_layout(shape: tuple[int, ...], itemsize: int, order: tuple[int, ...]) -> AnyLayout | None:
-    """Runs of 256 bytes with 8 bytes of padding after each, in the order of the tile's dimensions (`order[0]` first).
+    """Return a layout of 256-byte runs with 8 bytes of padding after each, in the order of the tile's dimensions
+    (`order[0]` first).
 
     Several short rows share a run. These rows are equally far apart in the tile, so that consecutive rows lie in
-    different runs, and so in different banks. None if rows, or groups of them, do not make up whole runs.
+    different runs, and therefore in different banks. Return None if rows, or groups of them, do not fill whole runs.
     """
     run, pitch = _RUN // itemsize, (_RUN + _OPERAND) // itemsize
     modes: dict[int, tuple[IntTuple, IntTuple]] = {}
@@ -125,7 +126,7 @@ def _layout(kernel: Kernel, shared: Shared) -> AnyLayout:
 
 
 def _order(kernel: Kernel, shared: Shared) -> tuple[int, ...]:
-    """Dimensions of the tile, fastest first: as its first global source has them."""
+    """Return the dimensions of the tile, fastest first, in the order of the tile's first global source."""
     order = tuple(reversed(range(len(shared.shape))))
     for stmt in walk(kernel.body):
         match stmt:
@@ -148,8 +149,8 @@ def tile_layout(
 ) -> AnyLayout:
     """Return a compact layout without bank conflicts whose dimension `order[0]` (default: the last) is contiguous.
 
-    Rows of a power of two of at least two chunks (of `chunk` bytes) are swizzled; other rows of whole chunks are padded
-    to an odd number of chunks; anything else stays as it is.
+    Rows whose size is a power of two, of at least two chunks (of `chunk` bytes), are swizzled. Other rows of whole
+    chunks are padded to an odd number of chunks. All other rows are left unchanged.
     """
     order = tuple(reversed(range(len(shape)))) if order is None else order
     if not shape:
@@ -170,8 +171,8 @@ def tile_layout(
 def swizzle(row: int, itemsize: int, chunk: int) -> Swizzle | None:
     """Return the swizzle that XORs `chunk` bytes with the row number, for rows of `row` bytes, on offsets in elements.
 
-    Rows shorter than all banks together count in the groups that fill them. None unless `row` is a power of two and at
-    least two chunks.
+    Rows shorter than one pass over all banks are counted in groups that fill one pass. Return None unless `row` is a
+    power of two and at least two chunks.
     """
     if chunk < itemsize or row < 2 * chunk or row & (row - 1):
         return None
@@ -188,7 +189,7 @@ def staged(layout: AnyLayout, stages: int) -> AnyLayout:
     stride = inner.stride if isinstance(inner.stride, tuple) else (inner.stride,)
     pitch = layout.cosize()
     if isinstance(layout, SwizzledLayout):
-        # A copy starts where the swizzle does, or it would be swizzled differently.
+        # A copy must start where the swizzle's period starts; otherwise it would be swizzled differently.
         unit = 1 << (layout.swizzle.base + layout.swizzle.shift + layout.swizzle.bits)
         pitch = -(-pitch // unit) * unit
         return SwizzledLayout(layout.swizzle, layout.offset, Layout((stages, *shape), (pitch, *stride)))

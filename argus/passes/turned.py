@@ -1,4 +1,4 @@
-"""Operands that are not contiguous along k in memory: registers transpose them on the way to LDS, for mfma.
+"""Transpose operands that are not contiguous along k in memory, in registers on the way to LDS, for mfma.
 
 A lane of an mfma takes 8 bytes of consecutive k. If k is not the contiguous dimension in memory, as in the values of
 attention, a thread loads vectors for several k, reorders its registers, and stores runs of k:
@@ -7,7 +7,7 @@ attention, a thread loads vectors for several k, reorders its registers, and sto
                                             turned = next              k first
                                             vt[k, n] = turned          8 bytes at a time
 
-Neighbouring lanes take neighbouring runs of k, so that their stores fall into different banks.
+Adjacent lanes take adjacent runs of k, so that their stores fall into different banks.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Instructions are data: one table per vendor, one row per instruction. Adding one is adding a row and its test."""
+"""Instruction tables: one table for each vendor, one row for each instruction. A new instruction needs a row and a
+test."""
 
 from argus.ir.instruction.amd import AMD
 from argus.ir.instruction.nvidia import NVIDIA
@@ -22,16 +23,16 @@ INSTRUCTIONS: dict[str, CopyRow] = {r.name: r for r in (*NVIDIA, *AMD) if isinst
 _BULK = tuple(r for r in INSTRUCTIONS.values() if r.mechanism is Mechanism.BULK)
 
 BULK_LOADS = frozenset(r.name for r in _BULK if r.dst == "shared")
-"""Loads by the copy engine: of boxes, which mbarriers count."""
+"""Loads of boxes by the copy engine, whose bytes mbarriers count."""
 
 MULTICASTS = frozenset(r.name for r in _BULK if r.multicast)
-"""Loads by the copy engine that reach several blocks of a cluster."""
+"""Loads by the copy engine that deliver a box to several blocks of a cluster."""
 
 BULK_STORES = frozenset(r.name for r in _BULK if r.src == "shared")
-"""Stores by the copy engine: of boxes, in bulk groups."""
+"""Stores of boxes by the copy engine, in bulk groups."""
 
 REDUCES: dict[str, ReduceRow] = {r.name: r for r in NVIDIA if isinstance(r, ReduceRow)}
-"""Updates of tensors by the copy engine: of boxes, in bulk groups like its stores."""
+"""Updates of tensors by the copy engine: boxes, in bulk groups like its stores."""
 
 MMA: dict[str, MmaRow] = {r.name: r for r in (*NVIDIA, *AMD) if isinstance(r, MmaRow)}
 """Matrix instructions of all targets, by name."""
@@ -43,7 +44,7 @@ BARRIERS: dict[str, BarrierRow] = {r.name: r for r in NVIDIA if isinstance(r, Ba
 """Instructions on named barriers, by name."""
 
 STEPS: dict[str, StepRow] = {r.name: r for r in AMD if isinstance(r, StepRow)}
-"""What waves wait for and are told, by name."""
+"""Waits and hints of AMD's waves, by name."""
 
 __all__ = [
     "BARRIERS", "BULK_LOADS", "BULK_STORES", "INSTRUCTIONS", "MMA", "MULTICASTS", "REDUCES", "STEPS", "WGMMA",

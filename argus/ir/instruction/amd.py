@@ -35,7 +35,7 @@ def _mfma(name: str, atom: MmaAtom, operands: tuple[DType, ...], accumulator: DT
     """Return two rows: the instruction, and the instruction with exchanged operands."""
 
     def row(name: str, atom: MmaAtom) -> MmaRow:
-        assert atom.a is not None and atom.b is not None  # mfma reads registers only
+        assert atom.a is not None and atom.b is not None  # mfma reads only registers
         shape = (atom.m, atom.n, atom.k)
         return MmaRow(name, shape, operands, accumulator, atom.a, atom.b, atom.c, 64, _CDNA3, atom.source)
 

@@ -5,25 +5,28 @@ from __future__ import annotations
 from argus.ir.machine import H200
 
 ROW_BYTES = 128
-"""Bytes of a row of a tile that bulk copies fill and asynchronous products read: the width of the swizzle."""
+"""Bytes in a row of a tile that bulk copies fill and asynchronous products read. This is the width of the 128-byte
+swizzle."""
 NARROW_ROWS = (64, 32, 16)
-"""Bytes of other rows that bulk copies store, in the swizzles of 64 and 32 bytes, and in none."""
+"""Bytes in the other rows that bulk copies store: rows with the swizzles of 64 and 32 bytes, and rows without a
+swizzle."""
 SWIZZLE_ATOM = 1024
-"""Bytes after which the 128-byte swizzle repeats: 8 rows. Tiles begin at multiples of it."""
+"""Number of bytes after which the 128-byte swizzle repeats: 8 rows. Tiles begin at multiples of this number."""
 MAX_BOX = 256
 """Largest extent of a bulk copy's box (CUDA driver API, cuTensorMapEncodeTiled)."""
 MIN_BUDGET, MAX_BUDGET, BUDGET_UNIT = 24, 256, 8
-"""Registers a thread of a role may ask for (PTX ISA, setmaxnreg)."""
+"""Smallest and largest number of registers that a thread of a role may request, and the unit (PTX ISA, setmaxnreg)."""
 MAX_COUNT = (1 << 20) - 1
-"""Most arrivals, and most bytes, of one phase (PTX ISA, mbarrier)."""
+"""Largest number of arrivals, and of bytes, in one phase (PTX ISA, mbarrier)."""
 MAX_CLUSTER = 8
-"""Blocks of a cluster that every device takes (CUDA C++ guide, thread block clusters)."""
+"""Largest number of blocks in a cluster that every device supports (CUDA C++ guide, thread block clusters)."""
 
 
 def registers_at_first(threads: int) -> int:
-    """Registers that each thread of a block of roles begins with: an even share of the multiprocessor's.
+    """Return the number of registers with which each thread of a block of roles begins: an even share of the
+    multiprocessor's registers.
 
-    Roles that ask for more wait until others have given that many back (PTX ISA, setmaxnreg): what a block did not
-    begin with never comes.
+    Roles that request more wait until other roles have released as many (PTX ISA, setmaxnreg). The block never gets
+    more registers than it began with.
     """
     return min(MAX_BUDGET, H200.registers // threads // BUDGET_UNIT * BUDGET_UNIT)

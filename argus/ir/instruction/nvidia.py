@@ -37,7 +37,7 @@ SYNC = Order.SYNC
 def _mma(
     name: str, atom: MmaAtom, operands: tuple[DType, ...], accumulator: DType, architectures: tuple[str, ...]
 ) -> MmaRow:
-    assert atom.a is not None and atom.b is not None  # mma.sync reads registers only
+    assert atom.a is not None and atom.b is not None  # mma.sync reads only registers
     shape = (atom.m, atom.n, atom.k)
     return MmaRow(name, shape, operands, accumulator, atom.a, atom.b, atom.c, 32, architectures, atom.source)
 
@@ -53,15 +53,16 @@ def _wgmma(n: int, bits: int) -> WgmmaRow:
 
 
 def _reduce(name: str, op: str, dtypes: tuple[DType, ...]) -> ReduceRow:
-    """Sums of 64 bits are there for unsigned integers alone, so a tensor map of int64 takes none."""
+    """Return the row of a bulk reduction. Sums of 64 bits exist only for unsigned integers, so a tensor map of int64 is
+    not accepted."""
     document = "PTX ISA, cp.reduce.async.bulk.tensor (.relaxed.gpu for each element)"
     return ReduceRow(name, op, dtypes, Order.BULK_WRITE, _HOPPER, document)
 
 
-# ldmatrix: `vector` value digits of a lane (4, 8 or 16 bytes) are 1, 2 or 4 matrices of 8 rows of 16 bytes:
-# four bytes a lane from each; lane i holds bytes 4 * (i % 4) and on of row i // 4. In ldmatrix.trans the
-# elements have 16 bits, and lane i holds elements 2 * (i % 4) and the next of *column* i // 4. stmatrix is
-# ldmatrix the other way round.
+# ldmatrix: `vector` value digits of a lane (4, 8 or 16 bytes) are 1, 2 or 4 matrices of 8 rows of 16 bytes. Each lane
+# gets four bytes of each matrix: lane i holds the bytes from 4 * (i % 4) on of row i // 4. In ldmatrix.trans the
+# elements have 16 bits, and lane i holds elements 2 * (i % 4) and the next of *column* i // 4. stmatrix is the inverse
+# of ldmatrix.
 _WORDS = (1, 2, 4, 8, 16)
 _CUT = "PTX ISA, ld, st: the aligned word if the mask leaves all of it; else element by element"
 _MATRICES = (4, 8, 16)
@@ -100,12 +101,13 @@ NVIDIA: tuple[Row, ...] = (
     _reduce("tma.reduce.add", "add", (float32, float16, bfloat16, int32)),
     _reduce("tma.reduce.min", "minimum", (float16, bfloat16, int32, int64)),
     _reduce("tma.reduce.max", "maximum", (float16, bfloat16, int32, int64)),
-    # Named barriers order roles, which only sm_90a has, and blocks of a cluster on the CPU.
+    # Named barriers order roles, which exist only on sm_90a, and blocks of a cluster on the CPU.
     BarrierRow("bar.sync", True, 16, 32, (*_HOPPER, "cpu"), "PTX ISA, bar, barrier; memory consistency model"),
     BarrierRow("bar.arrive", False, 16, 32, (*_HOPPER, "cpu"), "PTX ISA, bar, barrier; memory consistency model"),
     *(_wgmma(n, bits) for bits in (16, 32, 8) for n in range(8, 257, 8)),
     _mma("mma_m16n8k16", MMA_M16N8K16, (bfloat16, float16), float32, _ALL),
     _mma("mma_m16n8k8", MMA_M16N8K8_TF32, (tfloat32,), float32, _ALL),
     _mma("mma_m16n8k32", MMA_M16N8K32_8BIT, (int8,), int32, _ALL),
-    _mma("mma_m16n8k32_fp8", MMA_M16N8K32_8BIT, (float8_e4m3fn, float8_e5m2), float32, _ADA),  # one 8-bit float by any
+    # every combination of the 8-bit floats
+    _mma("mma_m16n8k32_fp8", MMA_M16N8K32_8BIT, (float8_e4m3fn, float8_e5m2), float32, _ADA),
 )  # fmt: skip

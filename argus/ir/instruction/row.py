@@ -11,51 +11,52 @@ from argus.layout import FragmentLayout
 
 
 class Order(Enum):
-    """The order of an access relative to what follows in its thread."""
+    """The ordering class of an access: when it completes, relative to what follows in its thread."""
 
-    SYNC = "sync"  # program order
-    ASYNC_GROUP = "async-group"  # complete after the wait that covers its commit group (cp.async)
-    ASYNC_BULK = "async-bulk"  # complete when the phase of its mbarrier is (TMA)
-    VMCNT = "vmcnt"  # complete after a wait of its wave that leaves at most as many loads open as came since (AMD)
-    ASYNC_MMA = "async-mma"  # complete after the wait that covers its commit group (wgmma)
-    BULK_READ = "bulk-read"  # read when a wait covers its bulk group (TMA store or reduction, its source)
-    BULK_WRITE = "bulk-write"  # complete after the wait, not only for reads, that covers its bulk group (the same)
+    SYNC = "sync"  # completes in program order
+    ASYNC_GROUP = "async-group"  # completes after the wait that covers its commit group (cp.async)
+    ASYNC_BULK = "async-bulk"  # completes with the phase of its mbarrier (TMA)
+    # completes after a wait of its wave that leaves at most as many loads open as were issued since (AMD)
+    VMCNT = "vmcnt"
+    ASYNC_MMA = "async-mma"  # completes after the wait that covers its commit group (wgmma)
+    BULK_READ = "bulk-read"  # has read its source after a wait that covers its bulk group (TMA store or reduction)
+    # completes after a wait, other than one for reads only, that covers its bulk group (TMA store or reduction)
+    BULK_WRITE = "bulk-write"
 
     @property
     def by_proxy(self) -> bool:
-        """Return True if such accesses go through the asynchronous proxy, not the way of ordinary ones."""
+        """Return True if such accesses go through the asynchronous proxy, unlike ordinary accesses."""
         return self in (Order.ASYNC_BULK, Order.ASYNC_MMA, Order.BULK_READ, Order.BULK_WRITE)
 
 
 class Mechanism(Enum):
-    """The hardware that moves the data of a copy. It decides which further fields of a `Copy` have a meaning."""
+    """The hardware that moves the data of a copy. It decides which other fields of a `Copy` have a meaning."""
 
-    THREADS = "threads"  # each thread moves its own vectors, between memory and its registers
-    MATRIX = "matrix"  # the lanes of a warp together move matrices; they may address for one another
+    THREADS = "threads"  # each thread moves its own vectors between memory and its registers
+    MATRIX = "matrix"  # the lanes of a warp together move matrices; a lane may give the address for another lane
     ASYNCHRONOUS = "asynchronous"  # each thread starts copies from global to shared memory
-    BULK = "bulk"  # one thread hands a whole box to the copy engine: no layout; loads signal an mbarrier
+    BULK = "bulk"  # one thread hands a whole box to the copy engine: there is no layout, and loads signal an mbarrier
 
 
 class Ends(Enum):
     """The ends at which the mask of a copy may cut through an access (`ir.prefix`)."""
 
-    WHOLE = "whole"  # nowhere: an access is masked as a whole, and aligned to its size
-    LAST = "last"  # it may end inside of an access; the address is a multiple of the element's size alone
-    BOTH = "both"  # it may begin and end there, the same otherwise; what is left out is filled, or kept, as usual
+    WHOLE = "whole"  # nowhere: the mask covers an access as a whole, and the access is aligned to its size
+    LAST = "last"  # at the end: the address need only be a multiple of the element's size
+    # at the beginning and the end, with the same alignment; masked elements are filled, or kept, as usual
+    BOTH = "both"
 
 
 @dataclass(frozen=True, slots=True)
 class CopyRow:
-    """A data-movement instruction: spaces, allowed vector sizes in bytes, who moves the data, in which ordering class.
+    """A data-movement instruction: its spaces, its vector sizes in bytes, its mechanism, and its ordering class.
 
-    `call` is the device function that it becomes, or the beginning of the names of several (`device_api`).
-    `alignment`: the address of each access is a multiple of its vector size, or of this many bytes if not 0.
-    `ends` says where a mask may cut through an access.
-    `transposed`: lanes hold columns of the matrices, not rows.
-    `in_lane_order`: the lanes of a wave write one run of bytes, in their order, and all of them take part.
-    `peer`: the shared tile is that of a block of the cluster, by its number (`Access.block`).
-    `multicast`: the same box comes to several blocks of the cluster.
-    `architectures` are the keys of targets that have it.
+    `call` is the device function that it becomes, or the common beginning of the names of several (`device_api`).
+    `alignment`: the address of each access is a multiple of this many bytes, or of its vector size if this is 0. `ends`
+    says where a mask may cut through an access. `transposed`: lanes hold columns of the matrices instead of rows.
+    `in_lane_order`: the lanes of a wave write consecutive bytes, in the order of lanes, and all of them take part.
+    `peer`: the shared tile belongs to another block of the cluster (`Access.block`). `multicast`: several blocks of the
+    cluster receive the same box. `architectures` are the keys of targets that have the instruction.
     """
 
     name: str
@@ -90,8 +91,8 @@ class CopyRow:
 class ReduceRow:
     """An update of a box of a tensor by the copy engine: `tensor = tensor op tile`, for elements of `dtypes`.
 
-    `order` is how the update completes; the tile is read as a bulk store reads its source. Each element is updated
-    atomically, at device scope, relaxed.
+    `order` is the ordering class of the update; the tile is read as a bulk store reads its source. Each element is
+    updated atomically and relaxed, at device scope.
     """
 
     name: str
@@ -104,9 +105,9 @@ class ReduceRow:
 
 @dataclass(frozen=True, slots=True)
 class MmaRow:
-    """A matrix instruction on one warp: shape, operand and accumulator types, fragment layouts.
+    """A matrix instruction of one warp: its shape, operand and accumulator types, and fragment layouts.
 
-    `a` is over (m, k), `b` over (n, k), `c` over (m, n); each of one warp's threads.
+    `a` is over (m, k), `b` over (n, k), and `c` over (m, n), each spread over the threads of one warp.
     """
 
     name: str
@@ -123,12 +124,13 @@ class MmaRow:
 
 @dataclass(frozen=True, slots=True)
 class WgmmaRow:
-    """An asynchronous matrix instruction on a warpgroup (128 threads): b in shared memory, a there or in registers.
+    """An asynchronous matrix instruction of a warpgroup (128 threads). `b` is in shared memory, `a` in shared memory or
+    registers.
 
-    Shared operands stand in panels, rows of `row_bytes` contiguous bytes in the layout `swizzle_bits` of XOR swizzle
-    over 16-byte units (3: 128-byte swizzle), 8 rows together. They are K-major (along a row goes k); with `transposes`
-    MN-major as well. `a` is over (m, k), `c` over (m, n), of the warpgroup's threads.
-    `order` is the ordering class of all accesses.
+    Shared operands lie in panels: rows of `row_bytes` contiguous bytes, 8 rows together, in the layout `swizzle_bits`
+    of an XOR swizzle over 16-byte units (3: 128-byte swizzle). Operands are K-major (k runs along a row); with
+    `transposes`, MN-major operands are allowed as well. `a` is over (m, k) and `c` over (m, n), spread over the
+    warpgroup's threads. `order` is the ordering class of all accesses.
     """
 
     name: str
@@ -147,10 +149,10 @@ class WgmmaRow:
 
 @dataclass(frozen=True, slots=True)
 class BarrierRow:
-    """An instruction on one of a block's `barriers` named barriers, made by whole warps, of `unit` threads.
+    """An instruction on one of a block's `barriers` named barriers, executed by whole warps of `unit` threads.
 
-    Ordering law: a phase completes when as many threads have arrived as the instruction counts; accesses before any of
-    these arrivals are ordered before what follows an instruction that `waits` for the phase.
+    Ordering law: a phase completes when as many threads have arrived as the instruction counts. Accesses before any of
+    these arrivals are ordered before everything that follows an instruction that `waits` for the phase.
     """
 
     name: str
@@ -162,9 +164,9 @@ class BarrierRow:
 
 
 class Law(Enum):
-    """The order that a step of AMD's waves gives.
+    """The order that a step of AMD's waves establishes.
 
-    `argus.verify.order.order` proves with it, and `argus.simulate` executes it.
+    `argus.verify.order.order` uses it in proofs, and `argus.simulate` executes it.
     """
 
     LOADS = "the wave's loads to LDS after which n or more were issued are complete, for its own lanes"
@@ -175,9 +177,9 @@ class Law(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StepRow:
-    """A step of a wave that orders others, or hints at an order: the ranges of its operands, by name; its law.
+    """A step of a wave that orders other accesses or gives a hint: the ranges of its operands, by name, and its law.
 
-    `call` is the device function that a hint becomes, with its operands as template arguments; none if it is "".
+    `call` is the device function that a hint becomes, with its operands as template arguments, or "" if there is none.
     """
 
     name: str

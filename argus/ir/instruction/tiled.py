@@ -1,4 +1,4 @@
-"""The division of one matrix multiplication among the warps of a block: register layouts of its three operands."""
+"""Divide one matrix product among the warps of a block: the register layouts of its three operands."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from argus.layout import FragmentLayout, LayoutError, Mode, tile_groups
 class TiledMma:
     """Register layouts of a block-wide product: `a` over (M, K), `b` over (N, K), `c` over (M, N).
 
-    `shape` is (M, N, K); `warps` = (WM, WN) are the groups of warps along M and N.
+    `shape` is (M, N, K). `warps` = (WM, WN) is the number of groups of warps along M and N.
     """
 
     instr: str
@@ -24,12 +24,12 @@ class TiledMma:
 
 
 def tiled_mma(row: MmaRow, shape: tuple[int, int, int], warps: tuple[int, int]) -> TiledMma:
-    """Spread an (M, N, K) product over WM x WN warps; warp w = wm * WN + wn stands at (wm, wn).
+    """Spread an (M, N, K) product over WM x WN warps; warp w = wm * WN + wn has position (wm, wn).
 
-    Warps stand side by side in units of the atom. Operand `a` is spread over the WM groups and replicated
-    over WN, `b` the other way round, `c` is spread over both. What is left of the tile is repetition: value
-    digits after the atom's own, the last dimension fastest. Raises `LayoutError` when the instruction's
-    shape times the warps does not divide the tile.
+    Adjacent warps hold adjacent atoms. Operand `a` is spread over the WM groups and replicated over WN, `b` the other
+    way round, and `c` is spread over both. The rest of the tile is repetition: value digits after the atom's own, with
+    the last dimension fastest. Raises `LayoutError` if the instruction's shape times the warps does not divide the
+    tile.
     """
     for what, extent, atom, groups in zip("MNK", shape, row.shape, (*warps, 1), strict=True):
         if groups < 1 or extent < 1 or extent % (atom * groups):
@@ -52,7 +52,7 @@ def tiled_mma(row: MmaRow, shape: tuple[int, int, int], warps: tuple[int, int]) 
 def wgmma_operand(row: WgmmaRow, shape: tuple[int, int], warps: tuple[int, int]) -> FragmentLayout:
     """Return the register layout of an (M, K) operand `a` over the warps of `wgmma_accumulator`, replicated along N.
 
-    Raises `LayoutError` when the instruction's shape times the warpgroups does not divide the tile.
+    Raises `LayoutError` if the instruction's shape times the warpgroups does not divide the tile.
     """
     along_m, along_n = warps
     m, _, k = row.shape
@@ -68,8 +68,8 @@ def wgmma_accumulator(row: WgmmaRow, shape: tuple[int, int], warps: tuple[int, i
     """Return the register layout of an (M, N) accumulator over warps (WM, WN). WM is a multiple of 4, and there are WM
     / 4 x WN warpgroups.
 
-    Warpgroups stand as warps do in `tiled_mma`; what is left of the tile is repetition, the last dimension fastest.
-    Raises `LayoutError` when the instruction's shape times the warpgroups does not divide the tile.
+    Warpgroups are arranged like the warps in `tiled_mma`. The rest of the tile is repetition, with the last dimension
+    fastest. Raises `LayoutError` if the instruction's shape times the warpgroups does not divide the tile.
     """
     along_m, along_n = warps
     m, n, _ = row.shape

@@ -1,4 +1,4 @@
-"""The rules for a legal kernel at each stage. A finding here is a mistake of the frontend or a pass, not of an author.
+"""The rules for a legal kernel at each stage. A violation is a mistake of the frontend or a pass, not of an author.
 
 A kernel is checked in one walk (`check.py`): first its declarations, then each statement once. Some rules hold for
 every statement and follow from its descriptor: its expressions are typed and use names in scope, and its accesses have

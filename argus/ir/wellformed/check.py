@@ -1,4 +1,4 @@
-"""The walk over a kernel that checks all rules."""
+"""Walk over a kernel and check all rules."""
 
 from __future__ import annotations
 
@@ -62,20 +62,22 @@ from argus.ir.wellformed.site import Site, access, expressions, has_type
 
 
 def check_tile(kernel: Kernel) -> tuple[Diagnostic, ...]:
-    """Violations of the rules that hold at every stage: names, ranks, types, scopes."""
+    """Return violations of the rules that hold at every stage: names, ranks, types, scopes."""
     return _diagnostics(problems(kernel, False))
 
 
 def check_explicit(kernel: Kernel) -> tuple[Diagnostic, ...]:
-    """Violations of the rules of explicit IR: those of `check_tile`, and everything filled in and consistent.
+    """Return violations of the rules of explicit IR: those of `check_tile`, and that everything is filled in and
+    consistent.
 
-    A kernel in which there are none is not checked again.
+    A kernel without violations is not checked again.
     """
     if kernel.well_formed:
         return ()
     found = _diagnostics(problems(kernel, True))
     if not found:
-        object.__setattr__(kernel, "well_formed", True)  # a fact about a value that never changes
+        # The mark is a fact about an immutable value, so it never changes.
+        object.__setattr__(kernel, "well_formed", True)
     return found
 
 
@@ -84,10 +86,10 @@ def _diagnostics(found: Iterable[Problem]) -> tuple[Diagnostic, ...]:
 
 
 def problems(kernel: Kernel, explicit: bool) -> Iterator[Problem]:
-    """Everything that is wrong with a kernel, at the explicit stage or at any.
+    """Yield everything that is wrong with a kernel, at the explicit stage or at any stage.
 
-    The rules of explicit IR take for granted that names, ranks and types are right, and those of statements that
-    declarations are: so they are asked where these hold.
+    The rules of explicit IR assume correct names, ranks and types, and the rules of statements assume correct
+    declarations. Rules are therefore checked only where these assumptions hold.
     """
     declared = [*declarations.names(kernel), *placement.problems(kernel)]
     yield from declared
@@ -147,7 +149,7 @@ def _fields(stmt: Stmt, site: Site) -> Iterator[Problem]:
 def _scope(stmt: Stmt, field: Field, site: Site) -> Scope:
     """Return the names that a field of a statement may use."""
     match stmt:
-        case Spec(names=names):  # of all blocks and iterations
+        case Spec(names=names):  # A specification holds for all blocks and iterations.
             return replace(site.scope, kinds=(Tensor,), launch=True, loops=frozenset()).over(len(names))
         case Tag(shape=shape) | AssertTags(shape=shape):
             return replace(site.scope, kinds=claims.ANYTHING).over(len(shape))
@@ -199,7 +201,8 @@ def _nothing(*_: object) -> Iterator[Problem]:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """The further rules of one kind of statement: `always`, and, if those hold, at the `explicit` stage."""
+    """The further rules of one kind of statement. `always` is checked at both stages, then `explicit` at the explicit
+    stage."""
 
     always: Callable[[Any, Site], Iterator[Problem]] = _nothing
     explicit: Callable[[Any, Site, Target], Iterator[Problem]] = _nothing

@@ -1,4 +1,4 @@
-"""Rules of statements that only claim something: tags, assertions and specifications."""
+"""Rules of statements that only make claims: tags, assertions and specifications."""
 
 from __future__ import annotations
 

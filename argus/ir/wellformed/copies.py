@@ -1,4 +1,4 @@
-"""Rules of all copies, and of copies by threads; `engine` has the rules of the copy engine."""
+"""Rules of all copies and of copies by threads. `engine` has the rules of the copy engine."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def share_names(stmt: Share, site: Site) -> Iterator[Problem]:
 
 
 def stage_explicit(stmt: Stage | Share, site: Site, target: Target) -> Iterator[Problem]:
-    """Staging is a policy."""
+    """Reject a `Stage`: explicit IR has no policies."""
     yield f"the staging of `{stmt.dst}` is still a policy", stmt.span
 
 

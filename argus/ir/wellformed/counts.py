@@ -1,6 +1,6 @@
-"""Rules of running counts: a count is that of one loop, and says which place of a ring it is, and nothing else.
+"""Rules of running counts: a count belongs to one loop, and is used only for places in rings.
 
-Emitted counts are unsigned, and wrap: any other use of them would see that.
+Emitted counts are unsigned and wrap around, and any other use would depend on that.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def names(body: tuple[Stmt, ...]) -> frozenset[str]:
 
 
 def clashes(body: tuple[Stmt, ...]) -> Iterator[Problem]:
-    """Loops of the same part with one running count."""
+    """Yield loops of the same part of a kernel that share a running count."""
     counting = [(s.counter.name, s) for s in walk(body) if isinstance(s, For) and s.counter is not None]
     for name, number in Counter(name for name, _ in counting).items():
         if number > 1:
@@ -44,7 +44,7 @@ def clashes(body: tuple[Stmt, ...]) -> Iterator[Problem]:
 
 
 def problems(stmt: Stmt, site: Site) -> Iterator[Problem]:
-    """Uses of running counts other than as places in rings."""
+    """Yield uses of running counts other than as places in rings."""
     if not site.counts:
         return
     if name := next((e.name for e in _loop_variables(_elsewhere(stmt, site.kernel)) if e.name in site.counts), ""):
@@ -77,7 +77,7 @@ def _elsewhere(stmt: Stmt, kernel: Kernel) -> Stmt:
 
 
 def _loop_variables(stmt: Stmt) -> list[LoopVar]:
-    """Those that a statement's own expressions are over."""
+    """Return the loop variables in a statement's own expressions."""
     found: list[LoopVar] = []
 
     def note(expr: Expr) -> Expr | None:

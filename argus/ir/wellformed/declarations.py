@@ -146,7 +146,8 @@ def _arranged(fact: Arranged, scope: Scope, launch: Scope) -> Iterator[Problem]:
 
 
 def _named(expr: Expr, names: tuple[str, ...] | None = None) -> bool:
-    """Return True if a launch can compare an extent or a stride with that of an argument, or call that by its name."""
+    """Return True if a launch can compare an extent or a stride with that of an argument, or name it in an error
+    message."""
     match expr:
         case Const(value=value):
             return names is None or value >= 0
@@ -189,7 +190,7 @@ def _tiles(kernel: Kernel) -> Iterator[Problem]:
 
 
 def _fragments(kernel: Kernel) -> Iterator[Problem]:
-    """Check that each register tile belongs to the threads of the block, or of one role."""
+    """Check that each register tile is spread over the threads of the block, or of one role."""
     named = [(part, {name for stmt in walk(part.body) for name in _objects(stmt)}) for part in _parts(kernel)]
     for fragment in kernel.fragments:
         if fragment.layout is None:
@@ -202,7 +203,8 @@ def _fragments(kernel: Kernel) -> Iterator[Problem]:
 
 
 def _parts(kernel: Kernel) -> Iterator[Kernel]:
-    """Yield a kernel of what the whole block runs, then a kernel for each role, with the role's number of warps."""
+    """Yield a kernel with the statements that the whole block runs, then a kernel for each role, with the role's number
+    of warps."""
     yield replace(kernel, body=tuple(s for s in kernel.body if not isinstance(s, Roles)))
     for stmt in kernel.body:
         if isinstance(stmt, Roles):
@@ -223,7 +225,7 @@ def _objects(stmt: Stmt) -> set[str]:
 
 
 def _mbarriers(kernel: Kernel, target: Target) -> Iterator[Problem]:
-    """mbarriers have a place of their own, and the target has them."""
+    """Check that the target has mbarriers, and that each array has bytes of its own."""
     taken = [
         (s.name, s.offset, s.offset + s.layout.cosize() * s.dtype.bytes)
         for s in kernel.shared

@@ -1,4 +1,4 @@
-"""Rules of the copy engine: boxes between tensors and panels of shared tiles, brought, stored or added up."""
+"""Rules of the copy engine: boxes between tensors and panels of shared tiles that are loaded, stored or added."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def names(stmt: BulkCopy, site: Site) -> Iterator[Problem]:
 
 
 def _group(stmt: BulkCopy, among: Among, cluster: int) -> Iterator[Problem]:
-    """Blocks of which some are among others are all of the cluster, in groups of the same size."""
+    """Check that the cluster consists of equal groups as `among` describes them."""
     if stmt.instr not in MULTICASTS:
         yield f"a copy {stmt.instr} reaches one block, not {among.count}", stmt.span
     if among.count < 2 or among.stride < 1 or cluster % (among.count * among.stride):
@@ -88,7 +88,7 @@ def _box(
     """Yield the problems of a box of `shape` between a tensor and a shared tile, for the instruction `row`."""
     tensor, tile, rank, name = kernel.object(outside.obj), kernel.object(inside.obj), len(shape), row.name
     if not isinstance(tensor, Tensor) or not isinstance(tile, Shared):
-        return  # the instruction's spaces are wrong, which is told already
+        return  # The spaces of the instruction are wrong, which is reported elsewhere.
     if rank < 2 or not 2 <= len(tensor.shape) <= 5:
         yield f"{name} copies boxes of 2 to 5 dimensions, those of the tensor", span
         return
@@ -119,7 +119,7 @@ def _box(
 
 
 def _in_atoms(expr: Expr) -> bool:
-    """Return True if `expr` is c0, plus a start in units of the rows after which the swizzle repeats."""
+    """Return True if `expr` is c0 plus a start that is a multiple of the rows after which the swizzle repeats."""
     match expr:
         case Coord(axis=0):
             return True
@@ -159,9 +159,9 @@ def _shifted(expr: Expr, axis: int) -> bool:
 
 
 def _inside(mask: Expr | None, source: Access, tensor: Tensor) -> bool:
-    """Return True if `mask` only says that coordinates are inside of the tensor.
+    """Return True if `mask` only says that coordinates are inside the tensor.
 
-    A dimension that it says nothing about is proved to be inside, or else reported as out of bounds.
+    A dimension that the mask does not test is proved to be inside, or else reported as out of bounds.
     """
     match mask:
         case None:

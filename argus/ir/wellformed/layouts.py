@@ -1,4 +1,4 @@
-"""Rules of layouts: how elements are spread over threads, and whose registers a statement touches."""
+"""Rules of layouts: how elements are spread over threads, and whose registers a statement accesses."""
 
 from __future__ import annotations
 

@@ -36,7 +36,8 @@ def barrier(stmt: Barrier, site: Site) -> Iterator[Problem]:
 
 
 def barrier_explicit(stmt: Barrier, site: Site, target: Target) -> Iterator[Problem]:
-    """Blocks of a cluster that are made of roles meet before those, and roles meet by themselves."""
+    """Check that, in a cluster with roles, barriers outside of roles have cluster scope, and barriers inside have block
+    scope."""
     if site.kernel.cluster == 1 or not any(isinstance(s, Roles) for s in site.kernel.body):
         return
     outside = not site.around
@@ -102,7 +103,8 @@ def phase(stmt: MbarrierWait, site: Site) -> Iterator[Problem]:
 def in_role(
     stmt: MbarrierExpect | MbarrierArrive | MbarrierWait | BulkCopy, site: Site, target: Target
 ) -> Iterator[Problem]:
-    """Phases are those of roles: every warp that is in none would arrive, and issue a bulk copy, by itself."""
+    """Check that the statement is in a role: outside of roles, every warp would arrive, or issue a bulk copy, by
+    itself."""
     if site.role is None:
         yield "mbarriers order roles, and bulk copies that they count are a role's: this stands in none", stmt.span
 
@@ -116,13 +118,13 @@ def by_one_warp(stmt: MbarrierExpect | BulkCopy, site: Site) -> Iterator[Problem
 
 
 def of_cluster(stmt: MbarrierArrive | BulkCopy, site: Site) -> Iterator[Problem]:
-    """mbarriers of several blocks order roles."""
+    """Check that a cluster whose mbarriers are used has roles."""
     if site.kernel.cluster > 1 and not any(isinstance(s, Roles) for s in site.kernel.body):
         yield "mbarriers of the blocks of a cluster order roles, and the kernel has none", stmt.span
 
 
 def named_barrier(stmt: BarrierSync | BarrierArrive, site: Site) -> Iterator[Problem]:
-    """Named barriers order roles: their numbers are not those that roles have for themselves."""
+    """Check that a named barrier is used in a role, and that its number is not one that a role has for itself."""
     roles = next((s for s in site.around if isinstance(s, Roles)), None)
     if roles is None:
         yield "named barriers order roles, and stand in them", stmt.span

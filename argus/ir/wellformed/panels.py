@@ -1,4 +1,5 @@
-"""Rules of panels: how shared tiles stand that the copy engine fills or reads, and asynchronous products read."""
+"""Rules of panels: the arrangement of shared tiles that the copy engine fills or reads, and that asynchronous products
+read."""
 
 from __future__ import annotations
 

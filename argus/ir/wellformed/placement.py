@@ -1,4 +1,4 @@
-"""Rules of where statements stand: roles, programs of persistent kernels, clusters, and loops."""
+"""Rules of the positions of statements: roles, programs of persistent kernels, clusters, and loops."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def problems(kernel: Kernel) -> Iterator[Problem]:
 
 
 def _roles(kernel: Kernel) -> Iterator[Problem]:
-    """Roles stand once, at the top level, with nothing but tags after them; their warps are their own."""
+    """Check that roles occur once, at the top level, followed only by tags, and that their warps do not overlap."""
     found = [s for s in walk_statements(kernel.body) if isinstance(s, Roles)]
     if not found:
         return
@@ -92,7 +92,8 @@ def _budgets(kernel: Kernel, roles: tuple[Role, ...], span: Span) -> Iterator[Pr
 
 
 def _whole(role: Role) -> int:
-    """Warps of the role's warpgroups: a budget holds for all of them, also for those that idle."""
+    """Return the number of warps in the role's warpgroups. A register budget holds for all of them, including idle
+    warps."""
     return -(-role.num_warps // WARPGROUP) * WARPGROUP
 
 
@@ -146,8 +147,8 @@ def _initialisations(kernel: Kernel) -> Iterator[Problem]:
 def cluster(kernel: Kernel, target: Target) -> Iterator[Problem]:
     """Yield the problems of a cluster of explicit IR.
 
-    If a block of a cluster has roles, it runs nothing else after its mbarriers are initialised. The copy engine and
-    asynchronous products must not touch a tile that peers touch.
+    A block of a cluster with roles runs nothing else after the initialisation of its mbarriers. The copy engine and
+    asynchronous products must not access a tile that other blocks access.
     """
     if kernel.cluster == 1:
         return
@@ -163,12 +164,12 @@ def cluster(kernel: Kernel, target: Target) -> Iterator[Problem]:
 
 
 def _by_engine(stmt: Stmt) -> set[str]:
-    """Return the objects that the copy engine or an asynchronous product touches.
+    """Return the objects that the copy engine or an asynchronous product accesses.
 
     Proxy fences order these accesses only with accesses of the same block (fence.proxy.async.shared::cta).
     """
     if isinstance(stmt, Copy) and stmt.instr is not None and stmt.instr not in INSTRUCTIONS:
-        return set()  # told where copies are looked at
+        return set()  # This case is reported where copies are checked.
     return {r.obj for r in relations(stmt) if r.order.by_proxy}
 
 
@@ -193,6 +194,6 @@ def loop_names(stmt: For, site: Site) -> Iterator[Problem]:
 
 
 def loop_explicit(stmt: For, site: Site, target: Target) -> Iterator[Problem]:
-    """Pipelining is a policy."""
+    """Reject a pipelined loop: explicit IR has no policies."""
     if stmt.kind != "dynamic" or stmt.stages != 1 or stmt.producer_warps:
         yield f"a {stmt.kind} loop is still a policy", stmt.span

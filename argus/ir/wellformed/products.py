@@ -1,4 +1,4 @@
-"""Rules of matrix products: by single warps, on registers, and by warpgroups, on shared tiles too."""
+"""Rules of matrix products: by single warps on registers, and by warpgroups on shared tiles and registers."""
 
 from __future__ import annotations
 

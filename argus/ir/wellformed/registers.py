@@ -23,7 +23,7 @@ def map_names(stmt: Map, site: Site) -> Iterator[Problem]:
 
 
 def map_explicit(stmt: Map, site: Site, target: Target) -> Iterator[Problem]:
-    """Threads compute what they hold of what they hold, or exchange single elements within a warp."""
+    """Check that threads compute from registers that they hold, or exchange single elements within a warp."""
     problems = list(domain(stmt, site.part))
     yield from problems
     if stmt.scope not in ("thread", "warp"):
@@ -47,7 +47,7 @@ def watch_names(stmt: Watch, site: Site) -> Iterator[Problem]:
 
 
 def watch_explicit(stmt: Watch, site: Site, target: Target) -> Iterator[Problem]:
-    """Threads look at what they hold."""
+    """Check that threads print or test registers that they hold."""
     if isinstance(stmt, DevicePrint) and not target.prints:
         yield f"kernels print nothing on {target.name}", stmt.span
     problems = list(domain(stmt, site.part))
@@ -64,7 +64,7 @@ def accumulate_names(stmt: Accumulate, site: Site) -> Iterator[Problem]:
 
 
 def accumulate_explicit(stmt: Accumulate, site: Site, target: Target) -> Iterator[Problem]:
-    """Threads, warps, or the copy engine add up, as the instruction says."""
+    """Check an accumulation by threads, by warps, or by the copy engine, according to its instruction."""
     part, row = site.part, REDUCES.get(stmt.instr or "")
     if row is not None:
         if not target.has(row):

@@ -1,4 +1,4 @@
-"""The surroundings of a statement, which its rules look at, and checks that several kinds of statements share."""
+"""The surroundings of a statement that its rules need, and checks that several kinds of statements share."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from argus.source import Span
 class Site:
     """The place of a statement.
 
-    `scope` is what its expressions may name, loops around it included. `part` is the kernel as the threads that reach
-    the statement see it: of a role, one of as many warps. `around` are the statements that it stands in, outermost
-    first; `counts` the names of the part's running counts.
+    `scope` holds the names that its expressions may use, including those of the surrounding loops. `part` is the kernel
+    as the threads that reach the statement see it: for a role, a kernel with the role's number of warps. `around` are
+    the enclosing statements, outermost first; `counts` are the names of the part's running counts.
     """
 
     kernel: Kernel
@@ -34,7 +34,7 @@ class Site:
 
     @property
     def once(self) -> bool:
-        """Return True if the statement runs once: it is in no loop, branch or program of a persistent kernel."""
+        """True if the statement runs once, because it is in no loop, branch or program of a persistent kernel."""
         return len(self.around) == (0 if self.role is None else 1)
 
     def inside(self, stmt: Stmt) -> Site:
@@ -50,7 +50,7 @@ def dtype_of(obj: str, scope: Scope) -> DType | None:
 
 
 def expressions(exprs: Iterable[Expr], scope: Scope, span: Span) -> Iterator[Problem]:
-    """Yield the problems of expressions by themselves."""
+    """Yield the problems of expressions on their own."""
     for expr in exprs:
         for message in expr_problems(expr, scope):
             yield message, span
@@ -69,7 +69,7 @@ def typed(what: str, expr: Expr, dtype: DType, scope: Scope, span: Span) -> Iter
 
 
 def counted(exprs: tuple[Expr, ...], scope: Scope, span: Span) -> Iterator[Problem]:
-    """Yield the problems of expressions that host and device both compute, and must compute alike."""
+    """Yield the problems of expressions that host and device both compute, and that must have equal values on both."""
     yield from expressions(exprs, scope, span)
     if any(isinstance(e, Op) and e.dtype.is_float for expr in exprs for e in walk_expr(expr)):
         yield "an extent or a limit is computed in floats, which the host rounds otherwise than the device", span
@@ -86,7 +86,7 @@ def access(found: Access, scope: Scope, spaces: tuple[type, ...], span: Span) ->
 
 
 def mbarrier(name: str, index: Expr, site: Site, span: Span, parity: Expr | None = None) -> Iterator[Problem]:
-    """Yield the problems of `name[index]` as an mbarrier, besides the typing of its expressions."""
+    """Yield the problems of `name[index]` as an mbarrier, apart from the typing of its expressions."""
     if name not in site.scope.barriers:
         yield f"there is no mbarrier `{name}`", span
     for what, expr in (("index", index), ("parity", parity)):
@@ -95,5 +95,5 @@ def mbarrier(name: str, index: Expr, site: Site, span: Span, parity: Expr | None
 
 
 def uniform(expr: Expr) -> bool:
-    """Return True if all threads of a role, and all elements, have the same value."""
+    """Return True if the expression has the same value for all threads of a role and all elements."""
     return not any(isinstance(e, Thread | Coord | Elem) for e in walk_expr(expr))

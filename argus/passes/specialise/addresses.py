@@ -1,4 +1,4 @@
-"""Let every role that copies load or compute for itself the indices at which its copies start.
+"""Let every role that copies load or compute, for itself, the indices at which its copies start.
 
     e = load(expert[b])                     role producer:
     for k in pipelined(0, K, step):             e1 = load(expert[b])
@@ -21,7 +21,7 @@ from argus.passes.report import Unfit
 
 
 def check_addresses(kernel: Kernel, loop: For) -> None:
-    """Raise `Unfit` if where some copy starts, or how often, cannot be worked out by the role that copies."""
+    """Raise `Unfit` if the role that copies cannot compute where a copy starts, or how often the loop runs."""
     stages = [s for s in walk(kernel.body) if isinstance(s, Stage)]
     needed = _needed(kernel.body, loop, stages)
     direct = {s.id for s in (*kernel.body, *loop.body)}

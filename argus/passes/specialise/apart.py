@@ -1,15 +1,15 @@
-"""The schedule "rows": every warpgroup that computes is a role of its own, with its own rows of each program.
+"""Carry out the schedule "rows": every computing warpgroup becomes a role with its own rows of each program.
 
     role compute, 8 warps:                             role compute, 4 warps:    the same over rows 0 to 63
         wait full; s[c0, c1] += qt[c0, c2] * ...  ->   role compute1, 4 warps:   the same over rows 64 to 127, where
         c[m0 + c0, n0 + c1] <- y[c0, c1]  128 x 64          a tensor's m0 + c0 is m0 + 64 + c0
 
 Only the rings of shared tiles synchronise the roles. While one role stores its results, or waits for its own rows of
-the next program, the other multiplies. A tile that is staged for its rows (the `a` of a product) becomes one tile per
-role, filled and handed back on its own.
+the next program, the other multiplies. A tile that is staged for a role's rows (the `a` of a product) becomes one tile
+for each role, filled and freed separately.
 
-The products decide which dimensions of a tile are rows: the rows of a product are those of its accumulator. The
-statements between products carry this over to other tiles. Each of these statements has to work row by row.
+Products determine which dimensions of a tile are rows: the rows of a product are those of its accumulator. The
+statements between products extend this to other tiles. Each of these statements has to work row by row.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ def apart(kernel: Kernel, count: int) -> tuple[Kernel, ...]:
 
 
 def together(parts: Sequence[Kernel], warps: int) -> Kernel:
-    """Return the kernel that stages the tiles of all `parts`: the body of the first part, with the others' own
-    tiles."""
+    """Return the kernel that stages the tiles of all `parts`: the body of the first part, plus the tiles that belong to
+    the others."""
     first, *others = parts
     if not others:
         return first
@@ -101,7 +101,7 @@ def _height(kernel: Kernel) -> int:
 
 
 def _rows(kernel: Kernel) -> Rows:
-    """Followed from the products through all statements."""
+    """Return the row dimensions of all tiles, found by following the products through all statements."""
     found: Rows = {}
     changed = True
     while changed:
@@ -125,7 +125,7 @@ def _axes(kernel: Kernel, rows: Rows, stmt: Stmt) -> frozenset[int]:
 
 
 def _own(kernel: Kernel, stmt: Stmt) -> list[Access]:
-    """Return the parts of fragments and shared tiles that the statement itself accesses or mentions."""
+    """Return the parts of fragments and shared tiles that the statement itself accesses or names."""
     tiles: dict[str, Fragment | Shared] = {f.name: f for f in kernel.fragments} | {s.name: s for s in kernel.shared}
     found: list[Access] = []
 
@@ -143,7 +143,7 @@ def _own(kernel: Kernel, stmt: Stmt) -> list[Access]:
 
 
 def _check(kernel: Kernel, rows: Rows, height: int, stmt: Stmt) -> None:
-    """The statement works row by row. Raises `Unfit`."""
+    """Check that the statement works row by row. Raises `Unfit`."""
     help = "leave out the schedule, or let every statement compute each row from the same row"
     if not isinstance(stmt, Stage | Share | Copy | Map | Accumulate | Mma | For | If | Watch | Tag | AssertTags | Spec):
         raise Unfit("warps that compute wait for one another", stmt.span, help)
@@ -184,7 +184,7 @@ def _depends_on_thread(stmt: Stmt) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """Group `number` of those that have `height` rows each, whose tiles have names of their own by `fresh`."""
+    """The group of warps number `number`, where each group has `height` rows. `fresh` names the group's own tiles."""
 
     whole: Kernel
     rows: Rows
@@ -210,7 +210,7 @@ class _Part:
         )
 
     def _tiles(self, alone: set[str]) -> Iterator[str]:
-        """Tiles that the group has for itself, in the order of their declaration."""
+        """Return the tiles that belong to the group, in the order of their declaration."""
         yield from (s.name for s in self.whole.shared if s.name in alone)
         yield from (f.name for f in self.whole.fragments)
 

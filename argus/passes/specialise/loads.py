@@ -1,4 +1,4 @@
-"""The role whose threads load the tiles that the copy engine cannot bring, with any pitch, alignment or mask.
+"""Make the role whose threads load the tiles that the copy engine cannot load: tiles with any pitch, alignment or mask.
 
     stage at <- a[m0 + c0, k + c1]  ->  at_in0[c0, c1] <- a[m0 + c0, k + c1]        rows 0 to 31, in registers
                                         wait empty[i % S]
@@ -7,9 +7,9 @@
                                         ...
                                         proxy fence; arrive full[i % S]
 
-Each slice is loaded while the previous one is stored, and the first slice while the buffer is still being read. The
-registers that the computing role leaves bound what is in flight. The tensor cores read what ordinary stores wrote, so
-every thread fences its stores before its warp arrives.
+Each slice is loaded while the previous slice is stored, and the first slice while the buffer is still being read. The
+number of loads in flight is limited by the registers that the computing role leaves. The tensor cores read data that
+ordinary stores wrote, so every thread fences its stores before its warp arrives.
 """
 
 from __future__ import annotations
@@ -32,24 +32,22 @@ from argus.passes.specialise.rings import Ring, moved, ready
 from argus.passes.stages import padded
 from argus.source import Span
 
-_REGISTER = 4  # bytes
+_REGISTER = 4  # bytes of a register
 _WIDEST = 16  # bytes of one load
-_ALIGNED = 8  # bytes: rows of less are loaded in the widest vectors, shifted into place
+_ALIGNED = 8  # bytes: rows with a smaller alignment are loaded in the widest vectors and shifted into place
 _SHIFTED = "ld.global.unaligned"
-_ADDRESSES = 40  # registers of a loading thread besides what it has in flight
+_ADDRESSES = 40  # registers of a loading thread besides those for loads in flight
 _COMPUTING = 48  # registers of a computing thread besides its accumulators
 _PRODUCT = 26  # registers of one product besides its accumulator
-_MOST = 168  # registers of a loading thread: with more in flight nothing is gained
+_MOST = 168  # registers of a loading thread: more loads in flight would not help
 
 
 def budget(parts: Sequence[Kernel], loaders: int, idle: int, others: int, span: Span) -> int:
     """Return the registers of a loading thread: those that computing threads and idle warps leave.
 
-    The `parts` are alike, so the first one gives the need of a computing thread. The `idle` warps take `others`
-    registers.
-
-    Raises `Unfit` if too few are left. ptxas places what one product touches in the registers that all threads of the
-    block begin with.
+    The `parts` are alike, so the first one determines the need of a computing thread. The `idle` warps take `others`
+    registers. Raises `Unfit` if too few registers are left. ptxas places the operands of one product in the registers
+    with which all threads of the block begin.
     """
     part, several = parts[0], sum(part.num_warps for part in parts)
     products = [s for s in walk(part.body) if isinstance(s, Mma)]
@@ -67,11 +65,13 @@ def budget(parts: Sequence[Kernel], loaders: int, idle: int, others: int, span: 
 
 
 def load(fresh: Fresh, ring: Ring, loaders: int, registers: int) -> tuple[Stmt, ...]:
-    """Return what the loading threads do for one turn of the ring: load each slice while the previous one is stored."""
+    """Return the statements of the loading threads for one turn of the ring: load each slice while the previous one is
+    stored."""
     if not ring.by_threads:
         return ()
     kernel, threads = fresh.kernel, loaders * fresh.kernel.warp_size
-    room = (registers - _ADDRESSES) // 2 * threads  # of one slice: two are in flight
+    # Each slice gets half of the registers, because two slices are in flight.
+    room = (registers - _ADDRESSES) // 2 * threads
     slices = [s for stage in ring.by_threads for s in _slices(fresh, padded(stage, kernel), ring, threads, room)]
     result: list[Stmt] = []
     for number, (fetch, _) in enumerate(slices):
@@ -114,11 +114,12 @@ class _Cut:
 def _cut(tensor: Tensor, stage: Stage, threads: int, room: int, *, shifted: bool) -> _Cut:
     """Cut a tile into slices of at most `room` registers.
 
-    Vectors are `shifted` into place if threads can share out rows of whole vectors, and if only the end of the tensor's
-    rows cuts these."""
+    Vectors are `shifted` into place if threads can share rows of whole vectors, and if only the end of the tensor's
+    rows cuts a vector.
+    """
     unit, axis = tensor.dtype.bytes, contiguous_axis(tensor, stage.src.index)
     vector = (_WIDEST if shifted else min(_WIDEST, max(tensor.alignment, unit))) // unit
-    # Registers of an element: a shifted vector comes out of two.
+    # Registers for one element: a shifted vector is made from two vectors.
     held = (2 if shifted else 1) * max(vector * unit, _REGISTER) / _REGISTER / vector
     rows, count = stage.shape[0], 1
     while rows % (2 * count) == 0 and prod(stage.shape) * held > room * count:
@@ -132,7 +133,7 @@ def _cut(tensor: Tensor, stage: Stage, threads: int, room: int, *, shifted: bool
 
 
 def _layout(axis: int | None, shape: tuple[int, ...], threads: int, vector: int) -> FragmentLayout:
-    """Neighbouring threads load neighbouring vectors."""
+    """Return a layout in which adjacent threads load adjacent vectors."""
     order = tuple(reversed(range(len(shape))))
     if axis is None:
         return default(shape, threads, order)

@@ -1,4 +1,4 @@
-"""Ping-pong: two groups of computing warps take turns, each with programs of its own.
+"""Carry out the schedule "pingpong": two groups of computing warps take turns, each with its own programs.
 
     role producer: for k in ...: fill              ->  role producer: programs { for k in ...: fill }
     role compute: for k in ...: multiply; store        role compute: programs turn 0 of 2 {
@@ -41,14 +41,14 @@ from argus.passes.fresh import Fresh, names, renamed
 from argus.passes.report import Unfit
 
 _GROUPS = 2
-_MOST_REGISTERS = 240  # a thread
+_MOST_REGISTERS = 240  # registers of a thread
 
 
 def take_turns(kernel: Kernel) -> Kernel:
     """Return a kernel of the roles "producer" and "compute" with a second "compute" role. A kernel without roles is
     returned unchanged.
 
-    Raises `Unfit` where the groups have no turns to take.
+    Raises `Unfit` if the groups cannot take turns.
     """
     position = next((i for i, s in enumerate(kernel.body) if isinstance(s, Roles)), None)
     if position is None:
@@ -70,7 +70,8 @@ def take_turns(kernel: Kernel) -> Kernel:
         raise Unfit(f"both groups would fill {made.dst.obj}", made.span, "keep its tile in registers")
     warps, fresh = computing.num_warps, Fresh(kernel)
     copies = {f.name: fresh.fragment(f.name, f.dtype, f.shape, f.layout) for f in _fragments(kernel, computing)}
-    first, count = 2 + _GROUPS, _GROUPS * warps * kernel.warp_size  # roles have the barriers up to 1 + _GROUPS
+    # The roles use the barriers up to 1 + _GROUPS for themselves.
+    first, count = 2 + _GROUPS, _GROUPS * warps * kernel.warp_size
     producer = replace(producing[0], first_warp=_GROUPS * warps, body=_programs(producing[0].body, producing[0]))
     total = kernel.num_warps + (_GROUPS - 1) * warps
     if total * kernel.warp_size > TARGETS[kernel.target or ""].max_threads:
@@ -113,7 +114,8 @@ def _in_turn(body: tuple[Stmt, ...], own: int, other: int, count: int) -> tuple[
             last = op("ge", op("add", LoopVar(stmt.var), Const(stmt.step)), stmt.stop)
             at = max(i for i, s in enumerate(stmt.body) if isinstance(s, MmaCommit)) + 1
             inner = (*stmt.body[:at], If(last, (given,), span=stmt.span), *stmt.body[at:])
-            # Not after the loop: ptxas makes products wait for one another where a branch stands before their wait.
+            # This branch is not placed after the loop, because ptxas serialises products if a branch comes before their
+            # wait.
             none = If(op("le", stmt.stop, stmt.start), (given,), span=stmt.span)
             result += [BarrierSync(own, count, span=stmt.span), none, replace(stmt, body=inner)]
         else:

@@ -1,4 +1,5 @@
-"""Plan the division of a kernel into roles: it has one pipelined loop, whose staged tiles products and loads read."""
+"""Plan the division of a kernel into roles. The kernel has one pipelined loop, whose staged tiles are read by products
+and loads."""
 
 from __future__ import annotations
 
@@ -21,16 +22,17 @@ from argus.passes.specialise.addresses import check_addresses
 from argus.passes.specialise.apart import apart, together
 from argus.passes.specialise.rings import Ring, alike
 
-_MAX_N = 256  # columns of the widest wgmma
-_DEPTH_BITS = 256  # of a row of either operand, in every wgmma
+_MAX_N = 256  # columns of the widest wgmma instruction
+_DEPTH_BITS = 256  # bits in a row of either operand, in every wgmma instruction
 
 
 @dataclass(frozen=True, slots=True)
 class RolePlan:
     """A kernel whose products have their instructions, its pipelined loop, and the rings of its staged tiles.
 
-    `turn` counts the loop's iterations, `program` the programs, where a ring needs that. `parts` are the kernels of the
-    groups of warps that compute, of which `kernel` stages all tiles: one, the same, unless they have rows apart.
+    `turn` counts the loop's iterations and `program` the programs, if a ring needs these counts. `parts` are the
+    kernels of the computing groups of warps. `kernel` stages the tiles of all groups. There is one part, equal to
+    `kernel`, unless the groups have separate rows.
     """
 
     kernel: Kernel
@@ -42,13 +44,13 @@ class RolePlan:
 
     @property
     def engines(self) -> bool:
-        """True if the copy engine brings at least one tile."""
+        """True if the copy engine loads at least one tile."""
         return any(ring.by_engine for ring in self.rings)
 
     @property
     def loaders(self) -> int:
-        """The number of warps that load tiles, 0 if threads bring none. A warpgroup is kept for the copy engine if it
-        is used."""
+        """The number of warps that load tiles, or 0 if threads load none. One warpgroup is reserved for the copy engine
+        if it is used."""
         if not any(ring.by_threads for ring in self.rings):
             return 0
         return self.loop.producer_warps - (WARPGROUP if self.engines else 0)
@@ -65,19 +67,20 @@ class RolePlan:
         return replace(self, kernel=kernel, loop=_pipelined(kernel), rings=rings, parts=(kernel,))
 
     def consumers(self, ring: Ring) -> int:
-        """Warps that give back the ring's buffers."""
+        """Return the number of warps that free the ring's buffers."""
         return sum(k.num_warps for k in self.parts if ring.tiles & {s.name for s in k.shared})
 
     def loading(self, tiles: frozenset[str]) -> RolePlan:
-        """Return the plan in which threads bring `tiles`. They bring all tiles if no warps are left for the copy
-        engine."""
+        """Return the plan in which threads load `tiles`. They load all tiles if no warps are left for the copy engine.
+        """
         alone = self.loop.producer_warps <= WARPGROUP
         brought = frozenset(s.dst for ring in self.rings for s in ring.stages if alone or s.dst in tiles)
         return replace(self, rings=tuple(replace(r, loaded=brought & r.tiles) for r in self.rings))
 
 
 def plan(kernel: Kernel, groups: int) -> RolePlan | None:
-    """Plan the roles of a kernel, of which `groups` compute; None if it asks for no roles, or the target has none.
+    """Plan the roles of a kernel, of which `groups` compute. Return None if the kernel requests no roles, or the target
+    has none.
 
     Raises `Unfit` if a part of the kernel fits no role.
     """
@@ -122,7 +125,7 @@ def _check_warps(kernel: Kernel, loop: For) -> None:
 
 
 def _check_separable(kernel: Kernel) -> None:
-    """Check that the copies need nothing that the products or the rest of the kernel make, and the other way round."""
+    """Check that the copies need no results of the products or of the rest of the kernel, and the other way round."""
     loop, everything = _pipelined(kernel), list(statements(kernel.body))
     staged = [s for s in everything if isinstance(s, Stage)]
     made = [s for s in everything if isinstance(s, Share)]
@@ -148,15 +151,15 @@ def _check_separable(kernel: Kernel) -> None:
 
 
 def loads(stmt: Stmt, tiles: Collection[str]) -> bool:
-    """Return True if a statement loads one of the tiles to registers, and uses none of them otherwise."""
+    """Return True if a statement loads one of the tiles to registers and does not use these tiles otherwise."""
     if not isinstance(stmt, Copy) or stmt.src.obj not in tiles:
         return False
     return not (names(replace(stmt, src=stmt.dst)) & set(tiles))
 
 
 def _check_readers(body: tuple[Stmt, ...], tiles: set[str], before: set[str], branch: bool = False) -> None:
-    """Check that only products, loads to registers and tag assertions read tiles, and only tiles staged `before` or
-    here; loads not in a `branch`. Raises `Unfit`."""
+    """Check that only products, loads to registers and tag assertions read tiles, that these tiles are staged `before`
+    or here, and that loads are not in a `branch`. Raises `Unfit`."""
     filled = set(before)
     for stmt in body:
         match stmt:
@@ -207,10 +210,11 @@ def _product(kernel: Kernel, product: Mma) -> Mma:
 
 
 def _rings(kernel: Kernel, loop: For, products: list[Mma]) -> tuple[tuple[Ring, ...], str, str | None]:
-    """Return the rings, in the order of staging, and the names of the counts of iterations and of programs.
+    """Return the rings in the order of staging, and the names of the counts of iterations and of programs.
 
     Tiles that one of the `products` reads share a ring. The count of programs is None unless a persistent kernel stages
-    tiles outside the loop."""
+    tiles outside the loop.
+    """
     fresh = Fresh(kernel)
     turn, program = fresh.name("turn"), None
     if kernel.persistent and any(isinstance(s, Stage) for s in kernel.body):
@@ -234,7 +238,7 @@ def differs(loop: For) -> bool:
 
 
 def _together(stages: list[Stage], products: list[Mma]) -> list[tuple[Stage, ...]]:
-    """Group the stages: stages whose tiles one product reads are in one group."""
+    """Group the stages such that stages whose tiles one product reads are in one group."""
     groups: list[list[Stage]] = [[s] for s in stages]
     for product in products:
         read = {product.a.obj, product.b.obj}

@@ -1,4 +1,5 @@
-"""The computing role: products run asynchronously, and each is waited for just before something needs its registers.
+"""Make the computing role: products run asynchronously, and a wait for each comes just before a statement that uses its
+registers.
 
     mma s += qt * kt                        wait full; mma_fence; mma s += qt * kt[i % S]; commit
     mma o += p * vt                   ->    wait full1; mma o += p * vt[i % S]; commit
@@ -7,11 +8,11 @@
     share st <- w                           barrier; st <- w; proxy fence; barrier
     copy w <- qt                            wait full2; w <- qt[i % S]; proxy fence; arrive empty2
 
-A buffer goes back to the producer after the wait that covers the last product which reads it. A buffer that was filled
-before the loop, and that nothing after the loop reads, goes back in the last iteration. Products that nothing waits for
-in their iteration stay in flight in the next one, up to its end at most; their buffers go back then. The last iteration
-waits for all of its own products. A tag assertion is put off until the values that it names are there: it costs no
-wait.
+A buffer is freed after the wait that covers the last product which reads it. A buffer that was filled before the loop,
+and that nothing after the loop reads, is freed in the last iteration. Products that no statement of their iteration
+waits for stay in flight in the next iteration, up to its end at most, and their buffers are freed then. The last
+iteration waits for all of its own products. A tag assertion is postponed until its values have arrived, so it needs no
+additional wait.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ from argus.source import Span
 class Flight:
     """A committed group of products: their accumulators, all of their registers, and the staged tiles that they read.
 
-    `carried`: of the iteration before.
+    `carried`: the group was issued in the previous iteration.
     """
 
     into: frozenset[str]
@@ -72,9 +73,9 @@ def computing(plan: RolePlan, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
 
 @dataclass
 class _Writer:
-    """One block, statement by statement. `readers`: products still to come that read each ring, by its `full`, until
-    its buffer is handed back; `late`: rings of which the iteration before has a buffer that is not handed back yet;
-    `lasting`: rings of one buffer that all iterations read, and only they."""
+    """Writes one block, statement by statement. `readers` counts, by the mbarrier `full` of each ring, the remaining
+    products that read the ring before its buffer is freed. `late` are rings with a buffer of the previous iteration
+    that is not freed yet. `lasting` are rings of one buffer that only, and all, iterations read."""
 
     plan: RolePlan
     rings: dict[str, Ring]
@@ -109,7 +110,7 @@ class _Writer:
                 self._ordinary(stmt)
 
     def finish(self, span: Span) -> None:
-        """Nothing is in flight after this."""
+        """Wait until nothing is in flight."""
         if self.flights:
             self._wait(len(self.flights) - 1, span)
         if self.claims:
@@ -126,8 +127,8 @@ class _Writer:
         self._issued((stmt,))
 
     def _share(self, stmt: Share) -> None:
-        """Put registers into a tile that no product reads any more. The products read it by another proxy than the
-        threads write it."""
+        """Store registers to a tile that no product reads any more. Products read the tile through another proxy than
+        the threads that write it."""
         self._touch(stmt)
         self._free({f for f in self.flights if stmt.dst in f.tiles}, stmt.span)
         meet = Barrier(span=stmt.span)
@@ -135,8 +136,8 @@ class _Writer:
         self.fenced = False
 
     def _load(self, stmt: Copy) -> None:
-        """Load a tile to registers, and give its buffer back after the last such load. The copy engine, which fills it
-        again, uses another proxy than the threads."""
+        """Load a tile to registers, and free its buffer after the last such load. The copy engine, which fills the
+        buffer again, uses another proxy than the threads."""
         ring = self.rings[stmt.src.obj]
         self._touch(stmt)
         self._arrive(ring, stmt.span)
@@ -149,10 +150,10 @@ class _Writer:
             self._hand_back(stmt.span)
 
     def _branch(self, stmt: If) -> None:
-        """Emit a branch with products. Waits and arrivals stand before it.
+        """Emit a branch with products. Waits and arrivals are placed before it.
 
-        Both sides of the branch commit a group. The group of the other side has no products, so it is complete at
-        once."""
+        Both sides of the branch commit a group. The group of the side without products is complete immediately.
+        """
         work: list[Stmt] = []
         for inner in stmt.then:
             match inner:
@@ -179,7 +180,7 @@ class _Writer:
         self._settle(used)
 
     def _issued(self, products: tuple[Mma, ...]) -> None:
-        """Products are in flight, in one group."""
+        """Record that products are in flight, in one group."""
         objects = frozenset(o for p in products for o in (p.d.obj, p.a.obj, p.b.obj))
         into = frozenset(p.d.obj for p in products)
         self.flights.append(Flight(into, objects & self.registers, objects - self.registers))
@@ -203,7 +204,7 @@ class _Writer:
         self.fenced = self.fenced and (not used or isinstance(stmt, Tag))
 
     def _loop(self, loop: For) -> None:
-        """The pipelined loop. What one iteration leaves in flight, the next one finds there."""
+        """Write the pipelined loop. Products that one iteration leaves in flight are known to the next one."""
         for ring in self.plan.rings:
             if not ring.looped and _reads(loop, ring):
                 self._arrive(ring, loop.span)
@@ -218,7 +219,7 @@ class _Writer:
         if inner.claims:
             raise _untimely(inner.claims[0])
         self.done.append(counted(loop, self.plan.turn, tuple(inner.done)))
-        if inner.flights:  # ptxas gives up on products in flight unless a wait stands on every way to their registers
+        if inner.flights:  # ptxas serialises products in flight unless a wait is on every path to their registers.
             self.done.append(MmaWait(0, span=loop.span))
         self.fenced = False
         for ring in lasting:
@@ -240,14 +241,14 @@ class _Writer:
         inner.readers = {r.full: sum(_reads(s, r) for s in loop.body) for r in read}
         inner.late, inner.lasting = late, lasting
         if flights and any(isinstance(s, If) and _has_products(s) for s in loop.body):
-            # ptxas makes products wait for one another if a branch uses registers of one that it finds in flight.
+            # ptxas serialises products if a branch uses registers of a product that is in flight before the branch.
             inner._wait(len(flights) - 1, loop.span)
         for stmt in loop.body:
             inner.statement(stmt)
         return inner
 
     def leave(self, loop: For) -> None:
-        """End an iteration: only its own products stay in flight, and after the last iteration none do."""
+        """End an iteration: only its own products stay in flight, and none after the last iteration."""
         carried = [i for i, f in enumerate(self.flights) if f.carried]
         if carried:
             self._wait(carried[-1], next(s.span for s in loop.body if isinstance(s, Mma)))
@@ -296,12 +297,13 @@ class _Writer:
                 self.done += (If(_is_last(self.plan.loop), arrivals, span=span),) if ring in self.lasting else arrivals
 
     def _reads(self, ring: Ring, carried: bool) -> bool:
-        """Return True if products in flight, of the previous iteration if `carried`, else of this one, read the ring's
-        tiles."""
+        """Return True if products in flight read the ring's tiles: products of the previous iteration if `carried`,
+        else of this one."""
         return any(f.tiles & ring.tiles for f in self.flights if f.carried == carried)
 
     def _settle(self, used: frozenset[str]) -> None:
-        """Raise an error if a pending claim names registers in `used`: it must be checked before they change."""
+        """Raise an error if a pending assertion names registers in `used`, because it must be checked before they
+        change."""
         for claim in self.claims:
             if names(claim) & used:
                 raise _untimely(claim)

@@ -1,4 +1,4 @@
-"""Rings of buffers: the tiles that are consumed together, and the mbarriers that hand them from role to role."""
+"""Rings of buffers: tiles that are consumed together, and the mbarriers that pass them between roles."""
 
 from __future__ import annotations
 
@@ -36,13 +36,15 @@ _ATOM_ROWS = SWIZZLE_ATOM // ROW_BYTES
 
 @dataclass(frozen=True, slots=True)
 class Ring:
-    """The buffers of `stages` and the mbarriers that hand them over: `full` to the products, `empty` to the copies.
+    """The buffers of `stages` and the mbarriers that pass them between roles: `full` to the products, `empty` to the
+    copies.
 
-    The copy engine brings the tiles, but for those `loaded`, which threads bring. A ring of a loop (`looped`) is gone
-    through once an iteration. Tiles that are staged in no loop have one buffer, which is filled once a program. `turn`
-    is the count of what goes through the ring; it is None, and so is `empty`, where that happens once and for all.
-    A tile that is the same in some of the `blocks` of a cluster (`alike`) is `shared` if the copy engine brings it:
-    each of those brings its share of the rows to all of them, and hands its buffers back to all whose shares it gets.
+    The copy engine loads the tiles, except for those in `loaded`, which threads load. A ring of a loop (`looped`)
+    advances once in each iteration. Tiles that are staged outside of loops have one buffer, which is filled once for
+    each program. `turn` is the count of uses of the ring. If the ring is used only once, `turn` and `empty` are None. A
+    tile that is the same in several `blocks` of a cluster (`alike`) is `shared` if the copy engine loads it: each of
+    these blocks loads its share of the rows for all of them, and frees its buffers for all blocks whose shares it
+    receives.
     """
 
     stages: tuple[Stage, ...]
@@ -58,22 +60,22 @@ class Ring:
 
     @property
     def tiles(self) -> frozenset[str]:
-        """The tiles that the ring has buffers of."""
+        """The tiles for which the ring has buffers."""
         return frozenset(s.dst for s in self.stages)
 
     @property
     def by_engine(self) -> tuple[Stage, ...]:
-        """The tiles that the copy engine brings."""
+        """The tiles that the copy engine loads."""
         return tuple(s for s in self.stages if s.dst not in self.loaded)
 
     @property
     def by_threads(self) -> tuple[Stage, ...]:
-        """The tiles that threads bring."""
+        """The tiles that threads load."""
         return tuple(s for s in self.stages if s.dst in self.loaded)
 
     @property
     def shared(self) -> Mapping[str, Among]:
-        """The tiles that blocks of a cluster bring for one another, by name, with these blocks."""
+        """The tiles that blocks of a cluster load for one another, by name, with these blocks."""
         return {name: among for name, among in self.alike if name not in self.loaded}
 
     @property
@@ -83,7 +85,7 @@ class Ring:
 
     @property
     def previous(self) -> Expr:
-        """The buffer of the turn before."""
+        """The buffer of the previous turn."""
         return self._place(self.buffers - 1)
 
     def _place(self, ahead: int) -> Expr:
@@ -95,7 +97,8 @@ class Ring:
         """Return the parity of the phase that belongs to this round of the ring, `ahead` rounds later."""
         if self.turn is None:
             return Const(ahead)
-        round_ = Op("floordiv", (LoopVar(self.turn), Const(self.buffers)), int32)  # by 1 as well: the form is read
+        # Also written for a divisor of 1, because other passes recognise the form.
+        round_ = Op("floordiv", (LoopVar(self.turn), Const(self.buffers)), int32)
         return op("mod", op("add", round_, Const(ahead)), Const(2))
 
     def within(self, access: Access) -> Access:
@@ -120,13 +123,14 @@ class Ring:
 
     @property
     def _groups(self) -> tuple[Among, ...]:
-        """The groups of blocks that share something; () if that is the whole cluster."""
+        """The groups of blocks that share a tile, or () if the whole cluster shares it."""
         groups = tuple(dict.fromkeys(self.shared.values()))
         return () if any(among.count == self.blocks for among in groups) else groups
 
 
 def counted(loop: For, turn: str, body: tuple[Stmt, ...]) -> For:
-    """Return the loop around `body` as a role runs it: it counts its turns, which gives the places in the rings."""
+    """Return the loop around `body` as a role runs it. The loop counts its turns, and the count determines the places
+    in the rings."""
     return replace(loop, body=body, kind="dynamic", stages=1, producer_warps=0, counter=Counter(turn, 2 * loop.stages))
 
 
@@ -162,7 +166,7 @@ def _row_major(shape: tuple[int, ...]) -> Layout:
 
 
 def _panel(tile: Shared) -> int:
-    """Columns of a panel: those of one row of the swizzle."""
+    """Return the number of columns of a panel: the columns in one row of the swizzle."""
     return ROW_BYTES // tile.dtype.bytes
 
 
@@ -184,8 +188,8 @@ def fill(kernel: Kernel, ring: Ring) -> tuple[Stmt, ...]:
 
 
 def ready(ring: Ring) -> tuple[Stmt, ...]:
-    """Waits until the buffers of this turn may be filled."""
-    # Round 0 finds every buffer empty: parity 1 of a fresh mbarrier has passed.
+    """Return the wait until the buffers of this turn may be filled."""
+    # Round 0 finds every buffer empty: a wait for parity 1 of a new mbarrier returns immediately.
     return () if ring.empty is None else (MbarrierWait(ring.empty, ring.place, ring.parity(1), span=ring.span),)
 
 
@@ -216,9 +220,10 @@ def _copies(stage: Stage, tile: Shared, ring: Ring) -> list[BulkCopy]:
 
 
 def _shares(copy: BulkCopy, among: Among, cluster: int) -> tuple[BulkCopy, ...]:
-    """Cut a copy into the rows that this block brings to all blocks `among` it, and the rest.
+    """Cut a copy into the rows that this block loads for all blocks `among` it, and the remaining rows.
 
-    The rest is what does not divide into equal shares. Each block brings it for itself."""
+    The remaining rows do not divide into equal shares. Each block loads them for itself.
+    """
     rows = copy.shape[0] // (among.count * _ATOM_ROWS) * _ATOM_ROWS
     share = _part(copy, op("mul", number_among(among, cluster), Const(rows)), rows)
     share = replace(share, instr=MULTICAST, among=None if among.count == cluster else among)
@@ -238,11 +243,11 @@ def _part(copy: BulkCopy, start: Expr, rows: int) -> BulkCopy:
 
 
 def alike(stage: Stage, cluster: int) -> Among | None:
-    """Return the blocks of a cluster that stage the same tile; None if no two do, or if it has too few rows to share
-    out."""
+    """Return the blocks of a cluster that stage the same tile, or None if no two do, or if the tile has too few rows to
+    be shared."""
     exprs = [*stage.src.index, *([stage.mask] if stage.mask is not None else [])]
     if any(True for e in exprs for _ in elements(e)):
-        return None  # blocks load what differs
+        return None  # The blocks load different tiles.
     among = that_share(exprs, cluster)
     return None if among is None or stage.shape[0] < among.count * _ATOM_ROWS else among
 

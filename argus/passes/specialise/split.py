@@ -1,4 +1,4 @@
-"""Warp specialisation: a pipelined loop with `producer_warps` becomes two roles, on targets that have bulk copies.
+"""Split a pipelined loop into roles: a loop with `producer_warps` becomes two roles, on targets that have bulk copies.
 
     map acc = 0                                       role producer:
     for k in pipelined(lo, hi, step), stages S            for k in range(lo, hi, step):
@@ -14,13 +14,13 @@
                                                               if k + step >= hi: wait for them all; arrive empty[i % S]
                                                           wait for all products; epilogue
 
-where i counts the iterations. Tiles that one product reads share a ring of buffers; tiles that are read apart, like
-keys and values, have rings of their own, so that work begins with what is there. Tiles that are staged before or after
-the loop have one buffer, filled once a program. The producer is one warp of the `producer_warps` that are added, for
-the others could miss a phase; they idle. With the schedule "rows" every computing warpgroup is a role (`apart`), with
-"turns" these multiply one after the other (`turns`), and with "pingpong" there are two that take turns at programs
-(`pingpong`). Where the copies or the products do not keep the rules of
-`tma.load` and `wgmma`, the kernel stays as it is, for `pipeline`.
+where i counts the iterations. Tiles that one product reads share a ring of buffers. Tiles that are read separately,
+like keys and values, have separate rings, so that work begins as soon as the first tile has arrived. Tiles that are
+staged before or after the loop have one buffer, filled once for each program. The producer is one of the
+`producer_warps` that are added; the others are idle, because they could miss a phase. With the schedule "rows", every
+computing warpgroup is a role (`apart`). With "turns", these roles multiply one after another (`turns`). With
+"pingpong", two roles take turns on programs (`pingpong`). If the copies or products break a rule of `tma.load` or
+`wgmma`, the kernel is left unchanged for the pass `pipeline`.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ from argus.passes.specialise.products import computing
 from argus.passes.specialise.rings import Ring, buffers, counted, fill, in_panels, once_a_program, tiles_of
 from argus.passes.specialise.turns import in_turns
 
-_PRODUCER_REGISTERS = 24  # a thread: addresses and a loop
-_MOST_REGISTERS = 240  # a thread: what is left of 255 for the compiler's own use, in units of a budget
+_PRODUCER_REGISTERS = 24  # registers of a thread: enough for addresses and a loop
+_MOST_REGISTERS = 240  # registers of a thread: a multiple of the budget's unit that leaves some of 255 to the compiler
 
 
 def specialise(kernel: Kernel) -> Kernel:
@@ -67,7 +67,7 @@ def specialise(kernel: Kernel) -> Kernel:
     except Unfit as unfit:
         done = specialise(cooperative)
         if not any(isinstance(s, Roles) for s in done.body):
-            return done  # and why, is remarked on already
+            return done  # The remark that says why is there already.
         return replace(done, remarks=(*done.remarks, unfit.remark("all computing warps share each program")))
     try:
         return _specialised(kernel, plan(kernel, 1))
@@ -147,7 +147,7 @@ def _in_clusters(found: RolePlan, kernel: Kernel) -> Kernel:
 
 
 def _counted(found: RolePlan, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """Return a role's program, with a counter of programs if its rings cross from one program to the next."""
+    """Return a role's program, with a counter of programs if its rings continue from one program to the next."""
     if found.program is None:
         return body
     return once_a_program(found.kernel, found.program, body, found.loop.span)
@@ -179,7 +179,7 @@ def _producing(
 
 
 def _on_tensors(kernel: Kernel, stmt: Stmt) -> bool:
-    """Return True if `stmt` only states something about tensors. Such a statement belongs to no role."""
+    """Return True if `stmt` only makes a statement about tensors. Such a statement belongs to no role."""
     return isinstance(stmt, Spec) or (isinstance(stmt, Tag) and isinstance(kernel.object(stmt.obj), Tensor))
 
 
@@ -190,7 +190,7 @@ def _refused(kernel: Kernel) -> frozenset[str]:
 
 
 def _check_products(kernel: Kernel) -> None:
-    """Products keep the rules of their instructions."""
+    """Check that products keep the rules of their instructions."""
     roles = next(s for s in kernel.body if isinstance(s, Roles)).roles
     for role in roles:
         part = replace(kernel, num_warps=role.num_warps)

@@ -1,4 +1,4 @@
-"""The schedule "turns": roles with rows of their own multiply one after the other, in every iteration.
+"""Carry out the schedule "turns": roles with their own rows multiply one after another in every iteration.
 
     role compute:  for k in ...: wait full; s = ...; o += ...;   ->   role compute:  for k in ...: wait full
                        wait for them; w = exp2(s)                         barrier_sync A; s = ...; o += ...
@@ -7,8 +7,8 @@
                                                                           the same, with A and B exchanged
 
 A turn begins before the first product of an iteration, and ends before the wait for its last product. Work that needs
-only the first product, like the maxima of attention's rows, belongs to the turn. So the roles stay half an iteration
-apart, and the other work of each role runs beside the products of the next.
+only the first product, like the maxima of attention's rows, belongs to the turn. The roles therefore stay half an
+iteration apart, and the other work of each role runs beside the products of the next role.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def in_turns(kernel: Kernel, plan: RolePlan) -> Kernel:
     found = kernel.body[position]
     assert isinstance(found, Roles)
     others, taking = found.roles[:-computing], found.roles[-computing:]
-    first = 1 + len(found.roles)  # the barriers before are the roles' own
+    first = 1 + len(found.roles)  # Lower barrier numbers belong to the roles.
     count = 2 * taking[0].num_warps * kernel.warp_size
     done = []
     for number, role in enumerate(taking):
