@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:  # a cached build is launched without loading the IR
+if TYPE_CHECKING:  # A cached build is launched without loading the IR.
     from argus.ir.nodes import Kernel
 
 

@@ -37,11 +37,12 @@ _SUFFIX = ".entry"
 _ABANDONED_S = 3600.0
 
 DEFAULT_LIMIT = 2 * 2**30
-"""Bytes that a cache directory may hold before the entries unused for longest are dropped."""
+"""Size in bytes of a cache directory beyond which the least recently used entries are evicted."""
 
 
 MAX_ENTRY = 256 * 2**20
-"""The largest file that is read as an entry, in bytes. What Argus writes is a thousand times smaller."""
+"""Size in bytes of the largest file that is read as an entry. The entries that Argus writes are a thousand times
+smaller."""
 
 
 class CacheWarning(UserWarning):
@@ -122,7 +123,8 @@ def cache_key(parts: Any) -> str:
 
 
 def _read(path: Path) -> bytes | None:
-    """Return a regular file's content if it belongs to us and is not too large. Never wait for a pipe."""
+    """Return a regular file's content if the file has a trusted owner and is not too large. Opening a pipe does not
+    block."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(descriptor, "rb") as file:
         status = os.fstat(descriptor)
@@ -149,14 +151,14 @@ def _decode(key: str, content: bytes) -> Entry | None:
     position = _PREFIX.size + length
     try:
         header = json.loads(content[_PREFIX.size : position])
-        if header["key"] != key:  # another key's entry, renamed
+        if header["key"] != key:  # The file is another key's entry under a wrong name.
             return None
         blobs: dict[str, bytes] = {}
         for name, size in header["blobs"]:
             blobs[name] = content[position : position + size]
             position += size
         return Entry(header["data"], blobs)
-    except (ValueError, LookupError, TypeError):  # the digest is right, but Argus did not write the content
+    except (ValueError, LookupError, TypeError):  # The digest is right, but Argus did not write the content.
         return None
 
 

@@ -46,9 +46,9 @@ TYPES: dict[str, str] = {
     "int64": "argus::i64",
     "bool": "bool",
 }
-"""C++ spelling of each element type. The structs hold their bits in a public member `bits` (unsigned short,
-unsigned char; tf32: unsigned), are trivially copyable and have a trivial default constructor; conversions are
-`cast` only. bf16 and f16 have + - * / (unary -) and comparisons: computed in float, rounded once."""
+"""C++ spelling of each element type. Each struct holds its bits in a public member `bits` (unsigned short, unsigned
+char; tf32: unsigned), is trivially copyable and has a trivial default constructor. `cast` is the only conversion. bf16
+and f16 have + - * / (unary -) and comparisons, which are computed in float and rounded once."""
 
 MACROS: dict[str, str] = {
     "ARGUS_KERNEL(name, threads)": "everything before the parameter list of the entry point: extern C, "
@@ -339,7 +339,7 @@ _HOPPER = (
 )  # fmt: skip
 
 FUNCTIONS: tuple[Function, ...] = (*_IDS, *_WATCHES, *_COPIES, *_WAVES, *_WARP, *_ATOMICS, *_MATH, *_HOPPER)
-"""Every device function but those of the matrix instructions. The last ones, from `mbarrier_init` on, need sm_90a."""
+"""Every device function except those of the matrix instructions. The functions from `mbarrier_init` on need sm_90a."""
 
 
 def mma_function(row: MmaRow) -> Function:

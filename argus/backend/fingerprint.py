@@ -14,7 +14,7 @@ from argus.ir.types import DTYPES, DType
 from argus.source import Elsewhere, Outer, SourceFile, Unusable, Value
 
 FORMAT = 2
-"""Version of what the entries under a key hold. Raise it when their meaning changes."""
+"""Version of the stored entries. It is raised when the meaning of an entry changes."""
 
 _SOLVERS = ("lark", "z3_solver", "islpy", "numpy")
 

@@ -15,7 +15,7 @@ from argus import environment
 from argus.diagnostic import Diagnostic, Note, ToolchainError
 
 TIMEOUT_S = 300.0
-"""How long one compiler run may take. The largest shipped kernel takes a few seconds."""
+"""Time limit of one compiler run, in seconds. The largest shipped kernel takes a few seconds."""
 
 _LOG_LINES = 40
 _CHECK = "check its installation; if it is a wrapper script, whether it passes its arguments on"
@@ -130,10 +130,10 @@ _UNABLE = re.compile(
     r"cannot find .(?P<gcc>ld|collect2)\b|cannot exec\w* .(?P<execvp>[\w.+-]+).?:|"  # g++
     r"unable to execute command: .*?\"(?P<clang>[\w./+-]+)\" doesn't exist|"
     r"invalid linker name in .*-fuse-ld=(?P<linker>\w+)|"
-    r"\b(?P<sh>gcc|g\+\+|cicc|ptxas|cudafe\+\+|nvlink): (?:command )?not found|"  # nvcc's shell
+    r"\b(?P<sh>gcc|g\+\+|cicc|ptxas|cudafe\+\+|nvlink): (?:command )?not found|"  # the shell that nvcc starts
     r"Failed to preprocess (?P<host>host compiler) properties"
 )
-"""What compilers say when they cannot start a program of theirs."""
+"""Messages of compilers that cannot start one of their programs."""
 
 
 def _unable(log: str) -> str:

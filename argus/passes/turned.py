@@ -44,7 +44,7 @@ def _fits(kernel: Kernel, stage: Stage, k: int) -> bool:
 
 
 def _sizes(kernel: Kernel, stage: Stage) -> tuple[int, int]:
-    """Return how many consecutive k, and how many elements along the other dimension, a thread moves at a time."""
+    """Return the number of consecutive k, and of elements along the other dimension, that a thread moves at a time."""
     itemsize = kernel.object(stage.dst).dtype.bytes
     run = _RUN // itemsize
     each, rest = divmod(prod(stage.shape), run * kernel.num_threads)

@@ -80,7 +80,7 @@ def verify(
 
 
 _ALONE = Lock()
-"""Neither isl's context nor z3's may be used by two threads at once."""
+"""Held during a proof, because two threads may not use isl's or z3's context at once."""
 
 
 def _verify(kernel: Kernel, limit_s: float, exact: bool) -> Report:

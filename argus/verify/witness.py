@@ -17,10 +17,10 @@ from argus.verify.findings import FailurePlace, Finding
 from argus.work import Work
 
 RING_SIZE = 520
-"""A size with which a loop over tiles of 64 goes round every ring of up to eight stages."""
+"""A size with which a loop over tiles of 64 goes at least once round every ring of up to eight stages."""
 
 REPLAY_ITERATIONS = 4096
-"""Loop iterations of a replay before it is given up."""
+"""Number of loop iterations after which a replay is abandoned."""
 
 
 class Replays:

@@ -39,12 +39,13 @@ class CpuFunction:
         return write
 
     def resident(self, threads: int, shared_bytes: int, cluster: int) -> int:
-        """See `argus.backend.launch.plan.Function`. Two blocks, which run several programs even in small grids."""
+        """See `argus.backend.launch.plan.Function`. The number is two blocks, which run several programs even in small
+        grids."""
         return 2
 
     def prepare(self, grid: tuple[int, int, int], threads: int, shared_bytes: int) -> Launcher:
         """See `argus.backend.launch.plan.Function`. A launch returns when the kernel has ended."""
-        # Converted to C values once, not at every launch.
+        # The values are converted to C once, not at every launch.
         numbers = (
             (ctypes.c_int * 3)(*grid),
             ctypes.c_int(threads),

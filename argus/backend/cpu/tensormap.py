@@ -1,4 +1,4 @@
-"""Tensor maps of the host: the contents of a CUtensorMap, in a layout of our own."""
+"""Tensor maps of the host: the contents of a CUtensorMap in Argus's own layout."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ _COMPILERS = ("g++", "clang++", "c++", "clang++-19", "clang++-18", "clang++-17",
 _INSTALL = "install g++ (9 or newer) or clang++ (10 or newer), or name one by the environment variable CXX"
 _FLAGS = (
     "-std=c++17", "-O2", "-shared", "-fPIC", "-pthread",
-    # Integers wrap on every GPU, and so they do here.
+    # Integers wrap around on every GPU, so they do here.
     "-fwrapv",
     # A product and a sum are rounded separately, so that results do not depend on the host's instruction set.
     "-ffp-contract=off",

@@ -98,7 +98,8 @@ class CudaFunction:
         """See `argus.backend.launch.plan.Function`. A launch returns as soon as it is queued."""
         self._claim(threads, shared_bytes)
         overlaps = self._driver.overlaps(self._device)
-        function = ctypes.c_void_p.from_param(self._function.value)  # converted once; a number is converted every time
+        # The pointer is converted once, because an integer would be converted at every launch.
+        function = ctypes.c_void_p.from_param(self._function.value)
 
         @lru_cache(maxsize=64)
         def config(stream: int) -> object:
@@ -109,7 +110,8 @@ class CudaFunction:
             return ctypes.byref(made)
 
         def bound(arguments: Arguments, stream: int) -> tuple[object, ...]:
-            return config(stream), function, ctypes.byref(arguments), None  # these keep alive what they point to
+            # These objects keep alive what they point to.
+            return config(stream), function, ctypes.byref(arguments), None
 
         launch: Callable[..., int] = self._driver.library.cuLaunchKernelEx
         selected = partial(_Current, self._driver, self._context)
@@ -131,7 +133,7 @@ class CudaFunction:
         insist_on_threads(threads, value.value)
 
     def _failed(self, status: int, bound: tuple[object, ...]) -> None:
-        if status == _INVALID_CONTEXT:  # a thread's first CUDA call
+        if status == _INVALID_CONTEXT:  # The thread makes its first CUDA call.
             self._driver.enter(self._context)
             status = self._driver.library.cuLaunchKernelEx(*bound)
         if status == _ASSERTED:

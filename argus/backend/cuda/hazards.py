@@ -16,7 +16,8 @@ from argus.backend.cuda import toolchain
 from argus.diagnostic import Diagnostic, Note, ToolchainError
 
 MOST_STATES = 200_000
-"""Pairs of an instruction and what is under way there, beyond which nothing is said."""
+"""Largest number of states that are examined. A state is an instruction together with the products in flight there.
+Beyond this number there is no result."""
 _LEFT = 4
 """Registers of a left operand, for every type: 64 rows of 32 bytes over 128 threads."""
 _INSTRUCTION = re.compile(r"/\*([0-9a-f]{4,})\*/\s+(?:@(!?U?P\w+)\s+)?([A-Z][\w.]*)\s*([^;]*);")
@@ -26,7 +27,7 @@ _ENDS = ("EXIT", "BRA", "RET", "BRX", "JMP", "KILL")
 
 Registers = frozenset[int]
 Groups = tuple[Registers, ...]
-"""What products under way read: of each committed group, oldest first, and last of the group that is open."""
+"""The registers that products in flight read: for each committed group, oldest first, and last for the open group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +143,8 @@ def _left(line: _Line) -> Registers:
 def _after(line: _Line, groups: Groups) -> Groups:
     """Return the registers that unfinished products may read after an instruction."""
     if "GMMA" in line.opcode:
-        if line.operands[0] == "RZ":  # computes nothing; it is not documented whether it counts as a group
+        # Such a product computes nothing. It is not documented whether it counts as a group.
+        if line.operands[0] == "RZ":
             return groups
         groups = (*groups[:-1], groups[-1] | _left(line))
         return (*groups, frozenset()) if "gsb0" in line.operands else groups

@@ -63,7 +63,7 @@ class Nvrtc:
 
 
 _FIRST = b'extern "C" __global__ void first() {}'
-"""A compiler's first program takes a fifth of a second longer than a later one."""
+"""The first program of a compiler takes a fifth of a second longer than later ones."""
 
 
 def main(arguments: list[str]) -> int:
@@ -73,7 +73,7 @@ def main(arguments: list[str]) -> int:
     nvrtc.create(_FIRST, b"first.cu")
     nvrtc.compile(encoded)
     text = sys.stdin.buffer.read()
-    if not text:  # nothing to compile after all
+    if not text:  # There is nothing to compile.
         return 0
     nvrtc.create(text, name.encode())
     compiled = nvrtc.compile(encoded)

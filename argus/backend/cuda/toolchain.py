@@ -37,7 +37,7 @@ def compile(source: str, arch: str, *, timeout_s: float = process.TIMEOUT_S) -> 
 
 
 Compiler = Callable[[str, float], tuple[bytes, Resources]]
-"""Compiles one emitted text, in so many seconds at most: see `compile`."""
+"""Compiles one emitted text within the given number of seconds; see `compile`."""
 
 
 @contextmanager
@@ -123,7 +123,7 @@ def find_nvrtc() -> Path | None:
     folders += [path for bin in cuda_directories() for path in (bin.parent / "lib64", bin.parent / "lib")]
     found = [path for folder in folders for path in folder.glob("libnvrtc.so.*") if _release(path)]
     if found:
-        return max(found, key=_release)  # the first of equals: packages before toolkits
+        return max(found, key=_release)  # `max` returns the first of equals, so packages come before toolkits.
     name = ctypes.util.find_library("nvrtc")
     return next((path for path in _loader_paths(name) if path.is_file()), None) if name else None
 

@@ -47,7 +47,8 @@ def _line(lines: Sequence[str], names: Sequence[Mapping[str, str]]) -> str:
     first = tokens[0]
     if all(other == first for other in tokens):
         return "".join(first)
-    if first and "".join(first).lstrip().startswith(("for ", "#", "alignas")):  # what is unrolled stays a constant
+    # The bounds of unrolled loops stay constants.
+    if first and "".join(first).lstrip().startswith(("for ", "#", "alignas")):
         raise _Unlike
     at, made, depth = [0] * len(tokens), list[str](), 0
     while any(place < len(own) for place, own in zip(at, tokens, strict=True)):
@@ -64,7 +65,7 @@ def _line(lines: Sequence[str], names: Sequence[Mapping[str, str]]) -> str:
             made.append(f" + {_grown(added, absent=True)}")
             at = [place + (4 if number != "0" else 0) for place, number in zip(at, added, strict=True)]
             if any(place >= len(own) or own[place] not in _CLOSES for place, own in zip(at, tokens, strict=True)):
-                raise _Unlike  # a sum ends here in all of them: nothing binds to what was added
+                raise _Unlike  # The sum ends here in all texts, so no operator binds to the added number.
         else:
             raise _Unlike
     return "".join(made)

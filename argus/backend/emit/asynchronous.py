@@ -57,7 +57,8 @@ def emit_asynchronous(stmt: Asynchronous, writer: Writer) -> None:
         case MbarrierExpect(barrier=name, index=index, bytes=count):
             writer.line(f"argus::mbarrier_expect(smem, {_place(name, index, writer)}, {count});")
         case MbarrierArrive(barrier=name, index=index, scope=scope, among=groups):
-            count = writer.kernel.cluster  # 1: of a united cluster, whose mbarriers are all its own
+            # The value is 1 for a united cluster, whose mbarriers all belong to the one block.
+            count = writer.kernel.cluster
             to = f"_cluster<{count}>" if scope == "cluster" and count > 1 else ""
             place = _place(name, index, writer)
             blocks = " | ".join(f"argus::blocks_among<{among.count}, {among.stride}>()" for among in groups)

@@ -170,15 +170,18 @@ def _loop(stmt: For, writer: Writer) -> None:
         raise problem("not-explicit", f"a {stmt.kind} loop is a policy: lower the kernel first", stmt.span)
     printer, name = _of_block(writer, stmt.span), writer.names[stmt.var]
     start, stop = printer.text(stmt.start), printer.text(stmt.stop, SUM)
-    if any(True for _ in elements(stmt.stop)):  # the body may write the register; the bound is what it held before
-        if writer.barrier is not None:  # a role's products: their compiler wants to know that all threads loop alike
+    # The body may write the register, so the bound is the register's value before the loop.
+    if any(True for _ in elements(stmt.stop)):
+        # The compiler must know that all threads of a role loop alike to overlap its products.
+        if writer.barrier is not None:
             stop = f"argus::uniform({stop})"
         start, stop = f"{start}, _{name}_stop = {stop}", f"_{name}_stop"
     fresh = stmt.var not in writer.natural and natural(stmt.start, writer.natural)
     if fresh:
         writer.natural.add(stmt.var)
     with writer.block(f"for (int {name} = {start}; {name} < {stop}; {name} += {stmt.step})"):
-        before, writer.flight = writer.flight, writer.flight.after(stmt)  # in front of any iteration as well
+        # This state holds before any iteration as well.
+        before, writer.flight = writer.flight, writer.flight.after(stmt)
         statements(stmt.body, writer)
         writer.flight = before
         if stmt.counter is not None:
@@ -282,7 +285,7 @@ def _branch(stmt: If, writer: Writer) -> None:
 # ---------------------------------------------------------------------------- roles
 
 _REGISTER_UNIT = 8
-"""Registers of a thread that are handed out at once (PTX ISA, setmaxnreg)."""
+"""Number of registers of a thread that are assigned at once (PTX ISA, setmaxnreg)."""
 
 
 def _barrier(writer: Writer) -> None:
@@ -371,7 +374,8 @@ def _indented(lines: list[str], depth: int) -> list[str]:
 
 
 def _role(role: Role, barrier: int, thread: str, declared: frozenset[str], writer: Writer, depth: int) -> list[str]:
-    """Return the lines of a role; the first one names it. `thread` is the C++ that computes its threads' numbers."""
+    """Return the lines of a role. The first line names the role. `thread` is the C++ text that computes its threads'
+    numbers."""
     kernel = writer.kernel
     inner = Writer(
         kernel, writer.names, writer.natural, role.num_warps * kernel.warp_size,

@@ -249,7 +249,7 @@ def _left(place: Expr) -> tuple[int, int] | None:
         case Coord(axis=axis):
             return axis, 0
         case Op(op="sub", args=(Coord(axis=axis), Op(op="mod", args=(_, Const(value=width))))) if width > 0:
-            return axis, int(width) - 1  # the remainder of a negative divisor would not be positive
+            return axis, int(width) - 1  # The remainder of a negative divisor would not be positive.
         case _:
             return None
 
@@ -263,7 +263,8 @@ _BINDING: dict[str, tuple[int, int, int]] = {
     "||": (LOGICAL, COMPARISON, COMPARISON),
     **dict.fromkeys(("<", "<=", ">", ">=", "==", "!="), (COMPARISON, SUM, SUM)),
 }
-"""Of an infix operator: how it binds, and what its operands must bind as. All others enclose their operands."""
+"""For each infix operator: its binding strength, and the strength that its operands need. Other operators parenthesise
+their operands."""
 
 
 def _logical(name: str) -> str | None:

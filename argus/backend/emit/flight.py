@@ -34,7 +34,7 @@ from argus.ir.nodes import (
 )
 
 _GROUPS = 8
-"""Groups that are told apart; older ones are one."""
+"""Number of the latest groups that are tracked separately. Older groups are treated as one."""
 
 Names = frozenset[str]
 _NONE: Names = frozenset()

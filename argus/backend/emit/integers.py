@@ -2,9 +2,9 @@
 
     map w[c] = bfloat16((words[c / 8] >> c % 8 * 16 & 15) - (zero[c / 128] & 15))
 
-A conversion of a wide integer is a slow instruction for each number. The bits of a number below 128 are the last bits
-of a bfloat16 from 128 to 255. So two numbers, which stand 16 bits apart in a word, are made by a shift, an `and`, an
-`or` and one subtraction of two halves.
+Converting a wide integer takes a slow instruction for each number. The bits of a number below 128 are the last bits of
+a bfloat16 from 128 to 255. Two numbers that lie 16 bits apart in a word are therefore converted by a shift, an `and`,
+an `or` and one subtraction of two halves.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ _APART = 16
 
 @dataclass(frozen=True, slots=True)
 class Integers:
-    """`some - less` (or `some`), integers of 0 to `most`, all ones, for the first number of each pair of `domain`."""
+    """The integers `some - less` (or `some`), each from 0 to `most`, a number whose bits are all ones, for the first
+    number of each pair of `domain`."""
 
     some: Expr
     less: Expr | None

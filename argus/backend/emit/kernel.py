@@ -153,7 +153,7 @@ def _leaves_together(kernel: Kernel) -> bool:
 
 
 _ANYBODY = Roles | _PREPARING
-"""Statements that need no registers or addresses of the whole block's."""
+"""Statements that need no registers or addresses of the whole block."""
 
 
 def _comma(items: list[str]) -> list[str]:

@@ -22,10 +22,10 @@ _GENERATED = re.compile(r"[tvpr]\d+|block\d|cluster\d|argus_.*|_.*", re.IGNORECA
 
 
 def identifiers(kernel: Kernel) -> dict[str, str]:
-    """C++ identifiers of the kernel's arguments, shared tiles, fragments and loop counters, by their names.
+    """Return C++ identifiers for the kernel's arguments, shared tiles, fragments and loop counters, by their names.
 
-    A name stays as it is where it can; `a.stride0` reads `a_stride0`. A reserved word, a name of the form that the
-    emitter uses for its own variables, and a second use get a suffix.
+    A name is kept if possible; `a.stride0` becomes `a_stride0`. A reserved word, a name of the form that the emitter
+    uses for its own variables, and a repeated name get a suffix.
     """
     names = [a.name for a in arguments(kernel)]
     names += [s.name for s in kernel.shared] + [f.name for f in kernel.fragments]

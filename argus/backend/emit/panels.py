@@ -1,5 +1,6 @@
-"""Shared tiles in panels, as the copy engine and asynchronous products address them: rows of 128 bytes in the 128-byte
-swizzle, one panel of columns after the other. Stored boxes may have rows of 64 or 32 bytes, in their swizzle."""
+"""Shared tiles in panels, the form in which the copy engine and asynchronous products address them: rows of 128 bytes
+in the 128-byte swizzle, one panel of columns after another. Stored boxes may have rows of 64 or 32 bytes, in the
+swizzle of that width."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from argus.layout import FragmentLayout, Swizzle, SwizzledLayout
 from argus.source import Span
 
 _UNIT = 16
-"""Bytes: what descriptors count addresses in."""
+"""Size in bytes of the units in which descriptors count addresses."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Errors of the emitter for explicit IR that is not explicit enough to be printed."""
+"""Errors of the emitter for IR that is not explicit enough to be printed."""
 
 from __future__ import annotations
 

@@ -22,9 +22,10 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Digit:
-    """One unrolled loop of a statement: counter `name` in [0, extent) moves `stride` elements along `dim` per step.
+    """One unrolled loop of a statement. Each step of its counter `name` in [0, extent) moves `stride` elements along
+    `dim`.
 
-    If `down`, it counts from the last to the first.
+    If `down`, the loop counts from the last element to the first.
     """
 
     name: str

@@ -103,7 +103,7 @@ class Writer:
 
     @property
     def waves(self) -> bool:
-        """True if warps are AMD's waves of 64 lanes: some functions are theirs alone."""
+        """True if warps are AMD's waves of 64 lanes, for which some functions exist alone."""
         return self.kernel.warp_size == 64
 
     def fragment(self, name: str) -> Fragment | None:
@@ -128,7 +128,7 @@ def digit_text(modes: tuple[Mode, ...], dim: int | None, threads: int, variable:
 class Domain:
     """The elements of one statement as its text sees them: a layout, and the counters of its unrolled loops.
 
-    `fixed` gives counters their values where the loops are written out instead.
+    `fixed` gives counters their values if the loops are written out.
     """
 
     writer: Writer

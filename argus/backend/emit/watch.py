@@ -42,7 +42,7 @@ def _call(stmt: Watch, domain: Domain, dtype: DType, value: str, writer: Writer)
 
 
 def _plain(value: str, dtype: DType) -> str:
-    """Return a value as a number of C++, which the narrow floats are not."""
+    """Return a value as a C++ number. The narrow floats are not C++ numbers, so they are converted."""
     return f"argus::cast<float>({value})" if dtype.is_float and dtype.name != "float32" else value
 
 

@@ -11,7 +11,7 @@ from argus.ir.waves import operands
 
 
 def emit_wave_step(stmt: WaveStep, writer: Writer) -> None:
-    """Emit one of these statements."""
+    """Emit a wait, a barrier or a hint of a wave."""
     match stmt:
         case WaitCounts(vm=vm, lgkm=lgkm):
             counts = ", ".join(str(-1 if n is None else n) for n in (vm, lgkm))

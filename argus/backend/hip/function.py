@@ -16,8 +16,8 @@ from argus.backend.launch.plan import Arguments, Encode, Launcher
 from argus.diagnostic import LaunchError
 
 _MAX_THREADS = 0  # HIP_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
-_MOST_THREADS = 2**32 - 1  # of a launch along one axis: hipModuleLaunchKernel
-_NO_DYNAMIC_SHARED = 0  # the code object itself declares the LDS that a block has
+_MOST_THREADS = 2**32 - 1  # threads of a launch along one axis: hipModuleLaunchKernel
+_NO_DYNAMIC_SHARED = 0  # The code object itself declares the block's LDS.
 
 
 class HipFunction:
@@ -37,7 +37,7 @@ class HipFunction:
         current_device: Callable[[], int] | None,
     ) -> None:
         self._runtime, self._device, self._stream, self._current_device = runtime, device, stream, current_device
-        self._binary = binary  # the runtime may read it as long as the module is loaded
+        self._binary = binary  # The runtime may read the binary while the module is loaded.
         self._module, self._function = ctypes.c_void_p(), ctypes.c_void_p()
         load, find = runtime.library.hipModuleLoadData, runtime.library.hipModuleGetFunction
         with runtime.on(device):
@@ -72,7 +72,8 @@ class HipFunction:
         sizes = tuple(ctypes.c_uint(n) for n in (*grid, threads, 1, 1, _NO_DYNAMIC_SHARED))
 
         def bound(arguments: Arguments, stream: int) -> tuple[object, ...]:
-            return function, *sizes, ctypes.c_void_p(stream), ctypes.byref(arguments), None  # keeps alive what it has
+            # The tuple keeps its members alive.
+            return function, *sizes, ctypes.c_void_p(stream), ctypes.byref(arguments), None
 
         launch: Callable[..., int] = self._runtime.library.hipModuleLaunchKernel
         selected = partial(self._runtime.on, self._device)

@@ -13,15 +13,16 @@ from argus.environment import find_tool, llvm_directories
 INCLUDE = (Path(__file__).parent, Path(__file__).parent.parent)
 """Folders of the device library's headers."""
 
-_RELEASES = (19, 20, 21, 22, 18, 17)  # the one tested first; those before 17 do not know gfx942
+_RELEASES = (19, 20, 21, 22, 18, 17)  # The tested release comes first. Releases before 17 do not support gfx942.
 _INSTALL = (
     "install clang 17 or newer with lld (Debian and Ubuntu: clang-19 lld-19), or ROCm; "
     "ARGUS_CLANG names one by its path"
 )
 _FLAGS = (
     "-x", "hip", "--cuda-device-only", "--no-gpu-bundle-output", "-nogpulib", "-nogpuinc", "-std=c++17", "-O3",
-    "-fuse-cuid=none",  # else a symbol is named after the temporary folder, and no two builds are equal
-    "-munsafe-fp-atomics",  # float additions in memory by one instruction; tensors are ordinary device memory
+    "-fuse-cuid=none",  # Otherwise a symbol would be named after the temporary folder, and builds would differ.
+    # One instruction adds floats in memory. This is safe because tensors are in ordinary device memory.
+    "-munsafe-fp-atomics",
     "-Rpass-analysis=kernel-resource-usage",
 )  # fmt: skip
 _ALL_REGISTERS = "-DARGUS_WAVES=1"

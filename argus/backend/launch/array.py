@@ -12,7 +12,8 @@ from typing import Any
 from argus.diagnostic import LaunchError
 
 _STAND_INS = {"uint16": "bfloat16", "float32": "tfloat32"}
-"""Element types of arrays that may be passed for another of the same bits: bfloat16 without ml_dtypes, tfloat32."""
+"""Dtypes of arrays that may be passed for another dtype with the same bits: for bfloat16 without ml_dtypes, and for
+tfloat32."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,7 @@ def _torch(name: str, tensor: Any) -> Array:
         raise _unusable(name, what, "its storage was made smaller: pass a tensor that has all its elements")
     try:
         pointer = tensor.data_ptr()
-    except RuntimeError:  # inside a function transform: vmap, functionalize
+    except RuntimeError:  # The call is inside a function transform such as vmap or functionalize.
         raise _unusable(name, "a tensor without an address", "register the kernel by `as_torch_op`") from None
     return Array(
         str(tensor.dtype).removeprefix("torch."),

@@ -263,7 +263,7 @@ def check_contents(found: Signature, arrays: Mapping[str, Array], values: Mappin
     "index-order" if its elements are not arranged as declared. Both name the first such element. The whole tensor is
     read on its device; on a GPU this waits for earlier work.
     """
-    from argus.ir.contents import offence, outside, spaced  # not needed by launches that look at no contents
+    from argus.ir.contents import offence, outside, spaced  # imported late: most launches check no contents
 
     for r in found.ranges:
         wrong = outside(arrays[r.tensor].source, int(evaluate(r.lo, values)), int(evaluate(r.hi, values)))

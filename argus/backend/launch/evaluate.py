@@ -42,7 +42,7 @@ _FUNCTIONS: dict[str, Callable[..., Number]] = {
     "where": lambda condition, x, y: x if condition else y,
     **{row.name: row.function for row in OPERATORS.values() if row.function is not None},
 }
-"""What each operator does to Python numbers; `cast` and the logical `not` depend on the dtype as well."""
+"""The Python function of each operator. `cast` and the logical `not` also depend on the dtype."""
 
 
 def evaluate(expr: Expr, values: Mapping[str, Number]) -> Number:
@@ -83,7 +83,7 @@ def _cast(value: Number, dtype: DType) -> Number:
         return bool(value)
     low, high = dtype.integers
     if isinstance(value, float) and not low <= int(value) <= high:
-        raise OverflowError(f"{value} is no {dtype}")  # the result of this conversion differs between machines
+        raise OverflowError(f"{value} is no {dtype}")  # Machines differ in the result of this conversion.
     return int(value)
 
 

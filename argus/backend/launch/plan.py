@@ -28,16 +28,16 @@ _SLOT = 8
 _MAP_BYTES, _MAP_ALIGNMENT = 128, 64  # CUDA driver API, CUtensorMap
 
 _MOST = 1024
-"""Addresses that a launch is kept ready for, about half a kilobyte each, and those whose tensor maps are kept, for each
-map: the layers of a model are calls of one launch, each with tensors of its own. Beyond that number, all is made anew.
-"""
+"""Largest number of launches that are kept ready, about half a kilobyte each, and of addresses whose tensor maps are
+kept, for each map. The layers of a model are calls of one launch, each with its own tensors. Beyond this number,
+everything is prepared again."""
 
 _NOTHING = object()
 _UNCHANGING = (int, float, bool)
 
 Arguments = ctypes.Array[Any]
-"""What begins with pointers to the values of the entry point's arguments, in its order: what CUDA calls kernelParams.
-"""
+"""Memory that begins with pointers to the values of the entry point's arguments, in order. CUDA calls these pointers
+kernelParams."""
 
 Encode = Callable[[int, int], None]
 """`encode(address, place)` writes the map of a tensor at `address` to the 128 bytes at `place`."""
@@ -131,7 +131,7 @@ class LaunchPlan:
         return tuple(i for i, tensor in enumerate(self._signature.tensors) if tensor.read)
 
     def _with_addresses(self) -> Callable[[tuple[Number, ...]], None]:
-        """Return `run` for kernels without scalars. Each line of it adds to the time of every launch."""
+        """Return `run` for kernels without scalars. Each line of `run` adds to the time of every launch."""
         stream, start, failed = self._launcher.stream, self._launcher.start, self._launcher.failed
         ready: dict[Any, tuple[Any, ...]] = {}
         find, place = ready.get, self._place
@@ -325,4 +325,4 @@ def _unused(*_: Any) -> None:
 
 
 _NO_LAUNCHER = Launcher(lambda: 0, lambda _arguments, _stream: (), lambda: 0, _unused)
-"""That of an empty grid."""
+"""The launcher of an empty grid."""

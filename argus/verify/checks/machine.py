@@ -212,7 +212,7 @@ def _global_vector(bounds: BoundsChecker, site: Site, stmt: Copy, access: Access
     facts = [*bounds.facts(site), solver.integer(Coord(dim)) % vector == 0, step >= 0, step < vector]
     goals = []
 
-    def shifted(expr: Expr) -> Expr:  # a register of another place holds another number
+    def shifted(expr: Expr) -> Expr:  # A register at another place holds another number.
         return rewrite(expr, lambda e: op("add", e, further) if e == Coord(dim) else None)
 
     for axis, index in enumerate(access.index):
@@ -225,7 +225,7 @@ def _global_vector(bounds: BoundsChecker, site: Site, stmt: Copy, access: Access
         text = f"the mask of the {vector}-element vectors of '{tensor.name}' is no bound of the place along them"
         return [_refuse("misaligned-vector", stmt.span, text, "mask by `index < n` alone, or move single elements")]
     elif ends_inside and found.place is not None and found.bound is not None:
-        left = solver.integer(found.bound) - solver.integer(found.place)  # that many may be read as whole words
+        left = solver.integer(found.bound) - solver.integer(found.place)  # So many elements may be read as whole words.
         end = solver.integer(tensor.shape[unit[0]]) - solver.integer(access.index[unit[0]])
         facts += [solver.condition(stmt.mask)] if stmt.mask is not None else []
         goals.append(z3.Implies(left >= 2 * vector, end >= 2 * vector))

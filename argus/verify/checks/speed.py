@@ -87,7 +87,7 @@ def _model(kernel: Kernel, stmt: Copy, access: Access) -> BankModel:
 def _banks(kernel: Kernel, site: Site, stmt: Copy, access: Access, tile: Shared) -> Finding | None:
     try:
         counted = wavefronts(kernel, site, stmt, access, tile)
-    except LayoutError:  # misaligned or outside: an error of another property
+    except LayoutError:  # Another property reports misaligned accesses and accesses outside.
         return None
     if counted is None or counted[0] <= counted[1]:
         return None

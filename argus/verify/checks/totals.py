@@ -4,8 +4,8 @@
     for k in range(N):
         count = count + 1
 
-An addition is counted once for each iteration of the loops around it, as far as the register is not set again there. A
-reduction of a tile adds as many numbers as the tile has elements.
+An addition is counted once for each iteration of the loops around it, except for loops in which the register is set
+again. A reduction of a tile adds as many numbers as the tile has elements.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ NUMBER = "number of "
 PROGRAM = "program number"
 """The counter of the loop over a block's programs. No name in a kernel's source equals it."""
 _PROGRAMS = For(PROGRAM, Const(0), Const(2**31 - 1), 1, ())
-"""That loop: a block has as many programs as it is given, fewer than program ids."""
+"""The loop over a block's programs. A block has any number of programs, fewer than there are program ids."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +257,7 @@ def loops_by_trip(kernel: Kernel) -> dict[str, tuple[int, int]]:
 
 
 _PASSIVE = (Copy, Map, Accumulate, Mma, Watch, Tag, AssertTags, Spec)
-"""Statements that order nothing: none of them ever releases an access."""
+"""Statements that order nothing, so they never release an access."""
 
 
 def representatives(sites: tuple[Site, ...]) -> dict[int, Site]:

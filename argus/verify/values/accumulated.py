@@ -28,9 +28,9 @@ _HELP = (
 
 
 def accumulated(comparison: Comparison, stated: Stated, spec: Spec, stores: list[tuple[Site, int]]) -> list[Finding]:
-    """Findings on an output that is accumulated into, and nothing else.
+    """Return the findings on an output to which every store adds atomically.
 
-    `stores`: each site, with the number of its access.
+    `stores` holds each site with the number of its access.
     """
     try:
         _match(comparison, stated, spec, stores)
@@ -64,7 +64,8 @@ def _match(comparison: Comparison, stated: Stated, spec: Spec, stores: list[tupl
 
 
 def _require_each(model: Model, terms: UnionSet, found: list[UnionMap], idempotent: bool) -> None:
-    """Every term is contributed by some block, by one of them if that matters: `found` is {contribution -> term}."""
+    """Check that some block contributes every term, and exactly one block if repetition matters. `found` is
+    {contribution -> term}."""
     wanted = isl.Set.from_union_set(terms.coalesce()).intersect_params(model.context.sizes)
     everything = empty_set()
     for each in found:
@@ -94,7 +95,7 @@ def _touched(comparison: Comparison, site: Site, number: int) -> UnionMap:
     if turns(site.role) > 1:
         raise Mismatch("roles take turns with the programs that contribute")
     touched = cells.map
-    if PROGRAM in site.iterators:  # nothing tells one program of a block from another: the first stands for all
+    if PROGRAM in site.iterators:  # Nothing distinguishes the programs of a block, so the first one stands for all.
         touched = touched.fix_val(isl.dim_type.in_, site.iterators.index(PROGRAM), 0)
     return touched.set_tuple_name(isl.dim_type.out, ROOT).to_union_map()
 
@@ -109,7 +110,7 @@ def _places(comparison: Comparison, spec: Spec) -> UnionSet:
 
 
 def _simply(brought: UnionMap, wanted: isl.Set) -> UnionMap:
-    """{contribution -> term} in few pieces, of `brought`, {what collected it, and contribution -> term}.
+    """Simplify {contribution -> term}. The first parameter is {(what collected it, contribution) -> term}.
 
     A sum that is collected in several ways has pieces for each way. If the simple hull of all pieces, restricted to
     `wanted`, equals their union, the hull replaces them.

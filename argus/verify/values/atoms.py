@@ -1,4 +1,5 @@
-"""Terms that are no sums of products: functions of equal arguments, choices of equal terms by equal conditions."""
+"""Compare terms that are not sums of products: functions with equal arguments, and choices of equal terms by equal
+conditions."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ class Atoms(Products):
     """Compares applications of operators and choices."""
 
     def operands(self, op: str, mine: Term, wanted: Term, scope: Scope) -> None:
-        """What an associative operator is applied to is the same, each once if that matters."""
+        """Check that an associative operator is applied to the same operands on both sides, each once if repetition
+        matters."""
         found, specified = self.contributions_of(op, mine, wanted, scope)
         for s in found:
             term = s.factors[0].ref.term
@@ -39,7 +41,8 @@ class Atoms(Products):
         self.account(found, specified, scope, op)
 
     def or_by_difference(self, straight: Callable[[Term, Term, Scope], None], a: Term, b: Term, scope: Scope) -> None:
-        """Compare two terms, and if both are choices by a comparison and differ, what they compare."""
+        """Compare two terms. If both are choices by a comparison and their forms differ, compare the differences of the
+        compared sides."""
         try:
             straight(a, b, scope)
         except Mismatch as first:
@@ -52,7 +55,7 @@ class Atoms(Products):
                 raise first from None
 
     def alike(self, mine: Term, wanted: Term, scope: Scope) -> None:
-        """Functions of equal arguments; choices of equal terms by equal conditions."""
+        """Check that two terms are functions of equal arguments, or choices of equal terms by equal conditions."""
         match mine, wanted:
             case (Choice(), _) | (_, Choice()):
                 self._choice(mine, wanted, scope)
@@ -82,7 +85,8 @@ class Atoms(Products):
         first_that_holds(orders, attempt)
 
     def _choice(self, mine: Term, wanted: Term, scope: Scope) -> None:
-        """By a condition that is given, or by that of the specification, which is given in what it decides for."""
+        """Compare a choice under a condition that is known, or under the specification's condition, which is assumed
+        where it selects a value."""
         if isinstance(mine, Choice) and any(self._holds(mine.test, given, scope) for given in scope.given):
             self.match(mine.yes, wanted, scope)
         elif isinstance(mine, Choice) and isinstance(wanted, Choice):
@@ -90,7 +94,7 @@ class Atoms(Products):
             given = (*scope.given, (wanted.test, scope.other))
             self.match(mine.yes, wanted.yes, replace(scope, given=given))
             self.match(mine.no, wanted.no, scope)
-        elif isinstance(mine, Choice):  # of two that are the same
+        elif isinstance(mine, Choice):  # The two choices have equal conditions.
             self.match(mine.yes, wanted, scope)
             self.match(mine.no, wanted, scope)
         elif isinstance(wanted, Choice):
@@ -105,7 +109,8 @@ class Atoms(Products):
         return True
 
     def _by_difference(self, mine: Compared, wanted: Compared, scope: Scope) -> None:
-        """Choices by a comparison: the differences are equal but for a factor, and so are the values."""
+        """Compare choices by a comparison: the compared differences must be equal up to a factor, and the chosen values
+        must be equal."""
         if any(rounds(self.builder, t) for t in (mine.left, mine.right)):
             raise Mismatch("a choice by numbers that were rounded")
         found = self._collected(Apply("sub", (mine.left, mine.right)), scope.path)
@@ -139,8 +144,8 @@ class Atoms(Products):
         return result
 
     def _continuous(self, wanted: Compared, difference: list[Summand], scope: Scope) -> bool:
-        """Whether both values of a choice are the same where its sides are equal: they differ by a multiple of the
-        difference."""
+        """Check that both values of a choice are equal where its compared sides are equal: they must differ by a
+        multiple of the difference of the sides."""
         between = self._collected(Apply("sub", (wanted.yes, wanted.no)), scope.other)
         twice = replace(scope, path=scope.other)
         for ratio in sorted({s.factor / t.factor for s in between for t in difference if t.factor}):

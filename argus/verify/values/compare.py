@@ -1,9 +1,9 @@
-"""Whether a kernel's term is a specified one: both are sums of products, compared product by product.
+"""Decide if a kernel's term equals a specified one. Both are sums of products, which are compared product by product.
 
-Every product of one side is held against those of the other: loads say which of the specified instances an instance
-is, and everything else of the product is compared there. At each specified instance the factors of all that arrives
-add up to what is specified. Atoms are compared on their own: elements by their cells, functions by their arguments,
-choices by what they compare. Integers know no rounding, so for them the same comparison is exact.
+Every product of one side is compared with those of the other side: the loads of an instance determine the specified
+instance, and the other factors are compared there. At each specified instance, the factors of all arriving products add
+up to the specified factor. Atoms are compared separately: elements by their cells, functions by their arguments,
+choices by the terms that they compare. Integers are not rounded, so the same comparison is exact for them.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ from argus.verify.values.terms import (
 )
 
 _ASSOCIATIVE = (*REDUCTIONS, "and", "or", "xor")
-"""Operators that may be applied to many operands, in any order."""
+"""Operators that may be applied to several operands in any order."""
 
 
 @dataclass
 class _Matched:
-    """Pairs of instances at which two terms were found to be equal, or not, with the reason."""
+    """Pairs of instances at which two terms were found equal or different, with the reason for a difference."""
 
     terms: tuple[Term, Term]
     equal: UnionSet = field(default_factory=empty_set)
@@ -54,7 +54,7 @@ class _Matched:
 
 
 class Comparison(Atoms):
-    """Compares terms; what was compared once is remembered."""
+    """Compares terms, and remembers the result of each comparison."""
 
     def __init__(self, builder: TermBuilder) -> None:
         super().__init__(builder)
@@ -112,19 +112,20 @@ class Comparison(Atoms):
                 self._same(cells, others, scope, f"an element of '{tensor}' at other coordinates than specified")
             case Index(values=values), Index(values=others):
                 self._same(values, others, scope, "an index that is another number than specified")
-            case _ if scope.walking and isinstance(mine, Apply):  # a specified term has no more of them than it is long
+            # A specified term has at most as many parts as its text.
+            case _ if scope.walking and isinstance(mine, Apply):
                 self._walk(mine, wanted, scope)
             case _:
                 self.once(mine, wanted, scope)
 
     def _same(self, cells: UnionMap, others: UnionMap, scope: Scope, text: str) -> None:
         arrived, wanted = scope.path.apply_range(cells), scope.other.apply_range(others)
-        wrong = scope.roots.subtract(explicit(arrived.intersect(wanted).domain()))  # both lead to one cell
+        wrong = scope.roots.subtract(explicit(arrived.intersect(wanted).domain()))  # Both paths lead to the same cell.
         if not wrong.is_empty():
             raise Mismatch(text, scope.origins(wrong))
 
     def once(self, mine: Term, wanted: Term, scope: Scope, without: Without | None = None) -> None:
-        """Compare terms once for each pair of instances: many roots share a sum."""
+        """Compare terms once for each pair of instances, because many roots share a sum."""
         decide = self._decide if without is None else partial(self._relative, without)
         if scope.given:
             decide(mine, wanted, scope)
@@ -154,9 +155,10 @@ class Comparison(Atoms):
     def _whole(
         self, mine: Term, wanted: Term, pairs: UnionSet, scope: Scope, decide: Callable[..., None], hull: bool
     ) -> UnionSet | None:
-        """Return pairs of instances at which two terms are equal, if more than those that are asked for are.
+        """Return the pairs of instances at which two terms are equal, if they include more than the requested pairs.
 
-        What a root needs of a term is often an odd part of it. All of it is simpler, and what other roots need, too.
+        A root often needs an irregular part of a term. The whole term has a simpler description, and other roots need
+        it, too.
         """
         for where in islice(self._wider(mine, wanted, pairs, hull), MOST):
             try:
@@ -167,7 +169,8 @@ class Comparison(Atoms):
         return None
 
     def _wider(self, mine: Term, wanted: Term, pairs: UnionSet, hull: bool) -> Iterator[UnionMap]:
-        """Candidates for {instance -> instance} around some pairs: all that load alike, and perhaps their hull."""
+        """Yield candidates for {instance -> instance} that contain the given pairs: all pairs that load the same cells,
+        and perhaps the hull of the pairs."""
         both = pairs.unwrap()
         every = UnionMap.from_domain_and_range(*(self.builder.instances(each) for each in (both, both.reverse())))
         for where in self._places.of_terms(mine, wanted, every):
@@ -178,7 +181,7 @@ class Comparison(Atoms):
             yield around
 
     def _decide(self, mine: Term, wanted: Term, scope: Scope) -> None:
-        """Terms that are spelled alike, or else as sums of products."""
+        """Compare terms that have the same form, or otherwise compare them as sums of products."""
         try:
             self._walk(mine, wanted, replace(scope, walking=True))
         except Mismatch as straight:
@@ -194,7 +197,7 @@ class Comparison(Atoms):
                 raise
 
     def _walk(self, mine: Term, wanted: Term, scope: Scope) -> None:
-        """Compare the operands of two terms: in their order, or else in any order that the operator allows."""
+        """Compare the operands of two terms in their order, or otherwise in any order that the operator allows."""
         op = _operator(mine, wanted)
         if op is None or (op == "add" and isinstance(wanted, Apply)):
             self.alike(mine, wanted, scope)
@@ -207,7 +210,7 @@ class Comparison(Atoms):
             self.operands(op, mine, wanted, scope)
 
     def _normal(self, mine: Term, wanted: Term, scope: Scope) -> None:
-        """As sums of products, also with what is added up as often as a bound variable has values."""
+        """Compare terms as sums of products, also counting a summand as often as a bound variable has values."""
         self._counted_too(partial(self._as_sums, mine, wanted, scope))
 
     def _pointwise(self, mine: Term, wanted: Term, scope: Scope) -> bool:
@@ -278,7 +281,7 @@ class Comparison(Atoms):
         self.or_by_difference(straight, mine, wanted, scope)
 
     def _relative(self, without: Without, mine: Term, wanted: Term, scope: Scope) -> None:
-        """Sums, or logarithms of sums, without what was taken out of them."""
+        """Compare sums, or logarithms of sums, without the scale that was taken out of them."""
         match mine, wanted:
             case Apply(op="log", args=(a,)), Apply(op="log", args=(b,)):
                 self._relative(without, a, b, scope)
@@ -298,7 +301,7 @@ def _operator(mine: Term, wanted: Term) -> str | None:
 
 
 def _itself(found: list[Summand], term: Term) -> bool:
-    """Whether a sum of products is the term that it was made of."""
+    """Return True if a sum of products consists only of the term from which it was made."""
     if len(found) != 1:
         return False
     (s,) = found

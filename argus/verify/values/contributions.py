@@ -1,4 +1,4 @@
-"""What a reduction is made of: its contributions, and where terms load from."""
+"""The contributions of a reduction, and the cells that terms load."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from argus.verify.values.summands import Placed, Ref, Summand, spread
 from argus.verify.values.terms import DATA, Apply, Cases, Choice, Load, Recurrence, Reduce, Term, Via
 
 Coordinates = tuple["UnionMap | None", ...]
-"""{instance -> [coordinate]} of a load by dimension; None where an instance loads at several."""
+"""{instance -> [coordinate]} of a load for each dimension, or None if an instance loads at several coordinates."""
 
 
 def contributions(
     numbers: Numbers, op: str, term: Term, path: UnionMap, up: UnionMap, identity: float
 ) -> list[Summand]:
-    """What `op` is applied to, nested reductions opened: `path` {point -> instance}, `up` {point -> root}.
+    """Return the operands to which `op` is applied, with nested reductions expanded. `path` is {point -> instance},
+    `up` is {point -> root}.
 
-    What is known to be the identity element is left out.
+    Operands that are known to be the identity element are left out.
     """
     match term:
         case Via(along=along, term=inner):
@@ -47,8 +48,8 @@ def contributions(
 
 
 def everywhere(found: UnionMap, wanted: UnionMap) -> UnionMap | None:
-    """What a relation says where it holds, taken for what it says of all points of `wanted`, of which it is a part;
-    None if that is not one point for each.
+    """Extend a relation to all points of `wanted`, of which its domain is a part. Return None if this does not give one
+    image for each point.
 
     A sum over no terms loads nothing, so its own relation does not contain its value of the variable.
     """
@@ -65,7 +66,7 @@ def everywhere(found: UnionMap, wanted: UnionMap) -> UnionMap | None:
 
 
 class Loads:
-    """The loads in terms; those of a term are found once."""
+    """The loads in terms. The loads of each term are found once."""
 
     def __init__(self) -> None:
         self._cells: dict[int, tuple[Term, list[tuple[str, UnionMap]]]] = {}
@@ -83,7 +84,8 @@ class Loads:
         return self._found[id(term)][1]
 
     def _cells_of(self, term: Term) -> list[tuple[str, UnionMap]]:
-        """{instance -> cell} of each load in a term; what parts of a term load in the same place is one."""
+        """Return {instance -> cell} for each load in a term. Parts of a term that load the same place share one entry.
+        """
         if id(term) not in self._cells:
             self._cells[id(term)] = term, self._read(term)
         return self._cells[id(term)][1]
@@ -96,7 +98,7 @@ class Loads:
                 return self._along(along, inner)
             case Apply(args=args):
                 return [found for arg in args for found in self._cells_of(arg)]
-            case Choice(test=test, yes=yes, no=no):  # what is chosen says more than what it is chosen by
+            case Choice(test=test, yes=yes, no=no):  # The chosen values say more about the term than the condition.
                 return [found for each in (yes, no) for found in self._cells_of(each)] or self._cells_of(test)
             case Recurrence(term=inner):
                 return self._cells_of(inner)
@@ -115,7 +117,8 @@ class Loads:
 
 
 def _one_each(coordinate: UnionMap) -> bool:
-    """Return True for one number, and one place in an index tensor, which is another name of it, for each instance."""
+    """Return True if each instance has one number and at most one place in an index tensor, which is another name of
+    that number."""
     return all(part.is_single_valued() for part in map_parts(coordinate))
 
 
@@ -136,7 +139,7 @@ def _aligned(each: list[list[tuple[str, UnionMap]]]) -> list[tuple[str, UnionMap
 
 
 def _coordinates(cells: UnionMap) -> list[UnionMap]:
-    """{point -> coordinate} by dimension: an integer, or a place in an index tensor."""
+    """Return {point -> coordinate} for each dimension: an integer, or a place in an index tensor."""
     found: list[UnionMap] = []
     for part in map_parts(cells):
         for number, one in enumerate(_split(part)):
@@ -156,7 +159,8 @@ def _split(part: isl.Map) -> list[UnionMap]:
 
 
 def loaded_cells(term: Term, path: UnionMap) -> UnionMap | None:
-    """Return {point -> cell} of a term that is a tensor's element wherever the path leads; None for any other term."""
+    """Return {point -> cell} of a term that is a tensor's element wherever the path leads, or None for any other term.
+    """
     match term:
         case Load(cells=cells):
             return path.apply_range(cells)

@@ -1,8 +1,9 @@
-"""Sums of exponentials: terms as `sum over k of exp(score(k) - level) * factors(k)`, also where a loop rescales them.
+"""Sums of exponentials: terms as `sum over k of exp(score(k) - level) * factors(k)`, including sums that a loop
+rescales.
 
-A sum that a loop carries on, `x = x * exp(old - new) + exp(score - new) * v`, is one such sum relative to `new`, if it
-was one relative to `old`: by induction over the instances of the statement that writes it. The value of a level does
-not matter, but every weight and every sum of a row must be relative to the same level.
+A sum that a loop continues, `x = x * exp(old - new) + exp(score - new) * v`, is a sum relative to `new` if `x` was a
+sum relative to `old`. The proof is by induction over the instances of the statement that writes `x`. The value of a
+level does not matter, but every weight and every sum of a row must be relative to the same level.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ from argus.verify.values.weights import splits, unless_zero, weighs
 
 @dataclass(frozen=True)
 class Shift:
-    """The number that all summands of a root are relative to: `factor` * scalars * level. `made`: {root -> level}."""
+    """The number to which all summands of a root are relative: `factor` * scalars * level. `made` is {root -> level}.
+    """
 
     factor: float
     scalars: tuple[str, ...]
@@ -80,8 +82,8 @@ class Exponentials:
         self._open: set[int] = set()
         self._numbers = Numbers()
         self.counting = self.counted = False
-        """Whether what is the same for all values of a bound variable is taken as often as that has values; whether
-        there was such a thing."""
+        """`counting`: terms that are the same for all values of a bound variable are multiplied by the number of
+        values. `counted`: such a term was found."""
         self._instead: dict[int, tuple[Term, Term]] = {}
 
     # ------------------------------------------------------------------ terms
@@ -155,7 +157,7 @@ class Exponentials:
         self, term: Term, others: list[Summand], path: UnionMap,
         text: str = "a factor that may be no number, also where its weight is 0",
     ) -> None:  # fmt: skip
-        """Raise `Mismatch` if a term may not be a number where all the summands that it is multiplied by are 0."""
+        """Raise `Mismatch` if a term may not be a number where all the summands by which it is multiplied are 0."""
         if splits(term, self.exponents.positive):
             return
         zero = path.domain()
@@ -167,8 +169,8 @@ class Exponentials:
     def _inverse(self, term: Term, path: UnionMap, guarded: bool = False) -> list[Summand]:
         """Return the inverse of a term by parts. The factors of a single product are inverted separately.
 
-        A sum is kept without the factor and the level that all of it has. With `guarded`, the quotient is 0 where the
-        term is 0, which a sum of weights is where every weight is.
+        A sum is kept without the factor and the level that all of its summands share. With `guarded`, the quotient is 0
+        where the term is 0, as a sum of weights is where every weight is 0.
         """
         match term:
             case Via(along=along, term=inner):
@@ -204,7 +206,7 @@ class Exponentials:
         )
 
     def _single(self, found: list[Summand], points: UnionSet) -> bool:
-        """Whether a term is one product at each of the points."""
+        """Return True if a term is one product at each of the points."""
         for s in found:
             if s.up is not None or s.again is not None or not s.factor or not s.points.is_subset(points):
                 return False
@@ -212,7 +214,8 @@ class Exponentials:
         return bool(points.is_empty())
 
     def _shared(self, found: list[Summand]) -> tuple[Scale, tuple[Level, ...]]:
-        """Return what all summands of a sum are multiplied by, and their level, which is the same for all of a root."""
+        """Return the factor that all summands of a sum share, and their level, which is the same for all summands of a
+        root."""
         first = found[0] if found else Summand(empty_set())
         alike = first.factor and all(close(abs(s.factor), abs(first.factor)) for s in found)
         scalars = first.scalars if all(s.scalars == first.scalars for s in found) else ()
@@ -223,7 +226,7 @@ class Exponentials:
         return Scale(abs(first.factor) if alike else 1.0, scalars, bool(levels)), levels
 
     def without(self, found: list[Summand], scale: Scale | None) -> list[Summand]:
-        """Return the summands of a sum without what was taken out of it, wherever the sum is seen from."""
+        """Return the summands of a sum after the scale was taken out, at all points from which the sum is seen."""
         if any(s.levels for s in found) and not (scale is not None and scale.levelled):
             raise Mismatch("a sum of weights that are relative to a maximum, where the specification has none")
         if scale is None:
@@ -251,7 +254,7 @@ class Exponentials:
         return result
 
     def _exponential(self, form: Linear) -> list[Summand]:
-        """exp of a linear form, zeros left out; exp(x - log(y)) is exp(x) / y."""
+        """Return exp of a linear form, without summands that are zero. exp(x - log(y)) is exp(x) / y."""
         levels, scores, factors = [], [], [Summand(form.points)]
         for term in form.terms:
             if term.level:
@@ -270,7 +273,7 @@ class Exponentials:
         return self.product(factors, [Summand(form.points, scores=tuple(scores), levels=tuple(levels))])
 
     def _power(self, term: Monomial) -> list[Summand] | None:
-        """exp of plus or minus the logarithm of a sum of weights; None of other terms."""
+        """Return exp of plus or minus the logarithm of a sum of weights, or None for other terms."""
         match term.ref:
             case Ref(term=Apply(op="log" | "log2" as op, args=(inner,)), path=path) if not term.scalars:
                 found = self.summands(inner, path)
@@ -329,7 +332,7 @@ class Exponentials:
         lower = a.up is not None
         if lower and (a.again is not None or b.again is not None):
             raise Mismatch("a sum times what a loop carries on")
-        if a.up is not None and b.up is not None:  # a point for each pair
+        if a.up is not None and b.up is not None:  # There is a point for each pair.
             pairs = a.up.intersect_domain(a.points).apply_range(b.up.intersect_domain(b.points).reverse())
             up = pairs.domain_map().apply_range(a.up)
             a, b = seen(a, pairs.domain_map(), up), seen(b, pairs.range_map(), up)
@@ -353,7 +356,7 @@ class Exponentials:
         return self.settled(replace(product, scores=added_up(product)))
 
     def _one_level(self, a: Summand, b: Summand, lower: bool) -> UnionMap | None:
-        """{point of a product -> the instances that made a maximum} that it is multiplied by."""
+        """Return {point of a product -> the instances that computed the maximum by which it is multiplied}."""
         if a.level is not None and b.level is not None:
             raise Mismatch("a product of two maxima")
         return a.level if b.level is None else a.over(b.level, lower)
@@ -396,7 +399,7 @@ class Exponentials:
             )
 
     def shift(self, summands: list[Summand]) -> Shift | None:
-        """Return the level that all summands are relative to, by root; None if there are no summands."""
+        """Return the level to which all summands are relative, by root, or None if there are no summands."""
         found: list[Shift] = []
         for summand in summands:
             if len(summand.levels) > 1:
@@ -476,7 +479,7 @@ class Exponentials:
             assert s.again is not None
             step = s.again[1].intersect_domain(s.points)
             if shift is not None and shift.factor:
-                step = step.intersect_range(shift.made.domain())  # elsewhere it was 0
+                step = step.intersect_range(shift.made.domain())  # Elsewhere the earlier value is 0.
                 self._require_carried(s, step, shift)
             elif s.levels:
                 raise Mismatch("a sum that is rescaled adds up what is relative to no maximum")

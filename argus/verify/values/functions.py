@@ -1,4 +1,4 @@
-"""Functions in terms: choices by a comparison, names for messages, and what terms look like."""
+"""Functions in terms: choices by a comparison, names for messages, and the shapes of terms."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from argus.verify.values.terms import (
 
 @dataclass(frozen=True)
 class Compared:
-    """`yes` where left > right (or equal, if not strictly), and `no` elsewhere."""
+    """The choice of `yes` where left > right (or where they are equal, if `strict` is false), and of `no` elsewhere."""
 
     strict: bool
     left: Term
@@ -53,13 +53,13 @@ def compared(term: Term) -> Compared | None:
 
 
 class Shapes:
-    """What terms look like, arithmetic aside: those that look alike are compared first."""
+    """The shapes of terms, ignoring arithmetic. Terms of the same shape are compared first."""
 
     def __init__(self) -> None:
         self._found: dict[int, tuple[Term, int]] = {}
 
     def of_product(self, s: Summand) -> int:
-        """What a product looks like, in any order of its factors."""
+        """Return the shape of a product, which does not depend on the order of its factors."""
         placed = (tuple(sorted(self.of(p.ref.term) for p in each)) for each in (s.factors, s.divisors))
         return hash((*placed, *sorted(self.of(m.ref.term) for m, _ in s.scores if m.ref is not None)))
 
@@ -101,7 +101,7 @@ def _parts(term: Term) -> list[Term]:
 
 
 def _operands(term: Term, op: str) -> Iterator[Term]:
-    """What an operator is applied to, where it is nested, too."""
+    """Return the operands of an operator, including those of nested applications."""
     nested = isinstance(term, (Via, Cases, Recurrence)) or (isinstance(term, (Reduce, Apply)) and term.op == op)
     if not nested:
         yield term

@@ -136,7 +136,7 @@ class Exponents:
         return replace(form, terms=tuple(terms))
 
     def require_positive(self, factor: float, scalars: tuple[str, ...], what: str) -> None:
-        """Raise `Mismatch` unless -inf times these is -inf."""
+        """Raise `Mismatch` unless -inf times these factors is -inf."""
         unknown = [name.removeprefix("1:") for name in scalars if name.removeprefix("1/") not in self.positive]
         if unknown:
             names = " and ".join(f"'{name}'" for name in unknown)
@@ -163,7 +163,7 @@ class Exponents:
         return Linear(points, (Monomial(1.0, (), Ref(term, path.intersect_domain(points))),))
 
     def _choice(self, term: Choice, path: UnionMap) -> list[Linear]:
-        """Return the forms of a choice. `where(top == -inf, 0, top * c)` is a level, 0 where `top` is -inf."""
+        """Return the forms of a choice. `where(top == -inf, 0, top * c)` is a level that is 0 where `top` is -inf."""
         top, empty, used = _guard(term)
         if top is None:
             return [Linear(path.domain(), (Monomial(1.0, (), Ref(term, path)),))]
@@ -189,10 +189,10 @@ class Exponents:
     # ------------------------------------------------------------------ levels
 
     def instances(self, ref: Ref) -> UnionMap:
-        """Return {point -> statement instances that computed a maximum}, which identify it.
+        """Return {point -> statement instances that computed a maximum}, which identify the maximum.
 
-        The maximum of elements of a tensor is known by these: several blocks of a cluster find the same one. That of
-        another maximum and a number is known by both.
+        A maximum of tensor elements is identified by these elements, because several blocks of a cluster find the same
+        one. A maximum of another maximum and a number is identified by both.
         """
         match ref.term:
             case Reduce() as term if (elements := self._elements(term)) is not None:
@@ -209,7 +209,8 @@ class Exponents:
                 return self._named(ref.term, ref.path)
 
     def _elements(self, term: Reduce) -> UnionMap | None:
-        """Return {instance -> the cells that it is the maximum of}; None if it is not of plain tensor elements."""
+        """Return {instance -> the cells whose maximum it is}, or None if the term is not a maximum of plain tensor
+        elements."""
         if id(term) not in self._maxima:
             self._kept.append(term)
             domain = self._domain_of(term)
@@ -248,7 +249,7 @@ class Exponents:
             name = str(part.range().get_tuple_name())
             if self._heads.setdefault(name, id(term)) != id(term):
                 raise Mismatch("a statement with two maxima: bind each to a name")
-        self._kept.append(term)  # so that its identity is not another's
+        self._kept.append(term)  # kept alive, so that no other term gets its identity
         return path
 
     def same(self, a: Monomial, b: Monomial, points: UnionSet) -> bool:
@@ -381,7 +382,7 @@ def _add(a: Linear, b: Linear) -> Linear | None:
 
 
 def _scalar(form: Linear) -> Monomial | None:
-    """Return a linear form as a number times launch-time scalars; None if it is anything else."""
+    """Return a linear form as a number times launch-time scalars, or None for any other form."""
     if form.nothing or len(form.terms) > 1 or any(t.ref is not None for t in form.terms):
         return None
     return form.terms[0] if form.terms else Monomial(0.0)

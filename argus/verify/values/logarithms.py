@@ -1,4 +1,4 @@
-"""Sums of weights under a logarithm or a division: their levels, and where they have no term that is not 0."""
+"""Sums of weights under a logarithm or a division: their levels, and the points at which they have no nonzero term."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from argus.verify.values.terms import (
 
 
 class Logarithms:
-    """Puts logarithms of sums of weights together with the maxima that the weights are relative to."""
+    """Combines logarithms of sums of weights with the maxima to which the weights are relative."""
 
     def __init__(self, exponentials: Exponentials) -> None:
         self.exponentials, self.model = exponentials, exponentials.builder.model
         self._lacking: dict[int, tuple[Term, UnionSet]] = {}
-        """Sums of weights, with those of their instances that have no term."""
+        """# Sums of weights, each with its instances that have no term."""
 
     def empty(self, total: Term, path: UnionMap) -> UnionSet:
-        """Roots of which a sum has no term that is not 0."""
+        """Return the roots at which a sum has no nonzero term."""
         empty = path.domain()
         for s in self.exponentials.sum(total, path):
             empty = empty.subtract(s.roots)
         return empty.intersect_params(self.model.context.defined)
 
     def masked(self, specified: list[Summand], scope: Scope) -> UnionSet | None:
-        """Where all that a specified softmax is of, and that is something, weighs nothing."""
+        """Return the points at which all scores of a specified softmax are masked although it has scores."""
         found = empty_set()
         for s in specified:
             for p in (*s.divisors, *s.factors):
@@ -75,7 +75,7 @@ class Logarithms:
         return [s for s in found if not s.points.is_empty()]
 
     def _cancels(self, s: Summand, offset: Summand) -> bool:
-        """Whether a summand is the opposite of a maximum that is known by its instances."""
+        """Return True if a summand is the negative of a maximum that its instances identify."""
         assert offset.level is not None
         plain = not (s.divisors or s.scores or s.levels or s.again)
         if not plain:
@@ -105,7 +105,8 @@ class Logarithms:
         return True
 
     def require_live(self, divisor: Placed, scope: Scope) -> None:
-        """Raise `Mismatch` unless a specified sum of weights has a term that is not 0: then no other number divides."""
+        """Raise `Mismatch` unless a specified sum of weights has a nonzero term, so that no replacement divisor is
+        used."""
         term = divisor.ref.term
         if id(term) not in self._lacking:
             instances = self.exponentials.builder.instances(scope.other.reverse())
@@ -117,7 +118,7 @@ class Logarithms:
 
 
 def _real(s: Summand) -> bool:
-    """Return True if a product is a number for all inputs that are, and is there once for each root."""
+    """Return True if a product is a real number for all real inputs, and occurs once for each root."""
     return s.up is None and total(s) and not s.levels and s.again is None
 
 

@@ -1,6 +1,7 @@
-"""Terms that are known numbers, and terms that are real numbers: the effect of padding.
+"""Find terms that are known numbers, and terms that are real numbers, to determine the effect of padding.
 
-Inputs are taken to be real numbers. Terms with constants may not be: 0 * -inf, 0 / 0 and -inf - -inf are not numbers.
+Inputs are assumed to be real numbers. Terms with constants may not be real: 0 * -inf, 0 / 0 and -inf - -inf are not
+numbers.
 """
 
 from __future__ import annotations

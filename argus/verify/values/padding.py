@@ -1,4 +1,4 @@
-"""Padding that counts in a sum of exponentials: zeros weigh exp(0), where -inf would weigh nothing."""
+"""Padding that affects a sum of exponentials: zeros have weight exp(0), whereas -inf would have weight 0."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from argus.ir.visit import walk as statements
 
 
 def padded_exponentials(kernel: Kernel) -> tuple[str, ...]:
-    """Return the tensors whose masked loads put zeros into tiles whose exponentials are added up."""
+    """Return the tensors whose masked loads write zeros to tiles whose exponentials are summed."""
     padded: dict[str, set[str]] = {}
     weights: dict[str, set[str]] = {}
     found: dict[str, None] = {}

@@ -1,4 +1,4 @@
-"""Factors by points: what arrives at each point of equal products, beside what is specified there."""
+"""Factors at points: for equal products, the sum of the arriving factors and the specified factor at each point."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from argus.verify.values.scope import Mismatch
 from argus.verify.values.summands import Summand
 
 CANCELLED = 1e-12
-"""Factors that add up to less than this fraction of their sizes count as 0: rounding to 64 bits leaves that much."""
+"""A sum of factors counts as 0 if it is below this fraction of the sum of their magnitudes, which rounding to 64 bits
+may leave."""
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Points, the factor that arrives there, the one that is specified, and the sum of what both were added up from."""
+    """Points, the sum of factors that arrives there, the specified factor, and the sum of the magnitudes of the
+    arriving factors."""
 
     points: UnionSet
     found: float = 0.0
@@ -23,16 +25,16 @@ class Piece:
     gross: float = 0.0
 
     def __add__(self, other: Piece) -> Piece:
-        """Both, where they meet."""
+        """Return the sum of two pieces at the points that they share."""
         both = self.points.intersect(other.points)
         return Piece(both, self.found + other.found, self.wanted + other.wanted, self.gross + other.gross)
 
 
 @dataclass
 class Group:
-    """Equal products: `like`, at whose points the factors of all that equals it are added up.
+    """Equal products. At the points of `like`, the factors of all products equal to it are added up.
 
-    `why`: the first reason why the product equals none of those before it.
+    `why` is the first reason why the product differs from the products of earlier groups.
     """
 
     like: Summand
@@ -66,7 +68,7 @@ def _apart(sets: list[UnionSet]) -> list[UnionSet]:
 
 
 def _joined(pieces: list[Piece], more: Piece) -> list[Piece]:
-    """Pieces after one more is added to them."""
+    """Return the pieces after another piece is added."""
     parts, rest = [], more.points
     for piece in pieces:
         parts += [piece + more, replace(piece, points=piece.points.subtract(more.points))]

@@ -1,4 +1,4 @@
-"""Candidates for which specified product a product is: both load the same elements."""
+"""Find the specified products to which a product may correspond: both load the same elements."""
 
 from __future__ import annotations
 
@@ -16,19 +16,20 @@ from argus.verify.values.terms import (
 
 
 class Places:
-    """Finds instances of two terms, or points of two products, that load alike. Whether they are equal is not known."""
+    """Finds instances of two terms, or points of two products, that load the same cells. Whether the terms are equal is
+    decided elsewhere."""
 
     def __init__(self) -> None:
         self._loads = Loads()
 
     def of_terms(self, mine: Term, wanted: Term, every: UnionMap) -> Iterator[UnionMap]:
-        """Candidates for {instance -> instance} at which two terms may be equal, as parts of `every`."""
+        """Yield candidates, as parts of `every`, for {instance -> instance} at which two terms may be equal."""
         return self.narrowed(every, self._loads.of(mine), self._loads.of(wanted))
 
     def candidates(
         self, s: Summand, like: Summand, together: UnionMap, hints: list[UnionMap], scope: Scope
     ) -> Iterator[UnionMap]:
-        """Candidates for {point -> point of `like`}: of the same root, and loading the same."""
+        """Yield candidates for {point -> point of `like`} that have the same root and load the same cells."""
         if one_image(like.upward.reverse()):
             yield together
             return

@@ -1,7 +1,7 @@
-"""Sums of products, compared product by product.
+"""Compare sums of products, product by product.
 
-Loads say which of the specified instances an instance is, and everything else of the product is compared there. At
-each specified point the factors of all that arrives add up to what is specified.
+The loads of an instance determine the specified instance, and the other factors of the product are compared there. At
+each specified point, the arriving factors add up to the specified factor.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ IDEMPOTENT = ("maximum", "minimum")
 """Reductions whose value does not depend on how often a term contributes."""
 
 Without = tuple["Scale | None", "Scale | None"]
-"""What was taken out of each of two sums."""
+"""The scales that were taken out of each of two sums."""
 
 
 class Products(ABC):
-    """Compares sums of products. Terms in them are compared by `match`, or by `once`, which remembers them."""
+    """Compares sums of products. Terms in them are compared by `match`, or by `once`, which remembers results."""
 
     def __init__(self, builder: TermBuilder) -> None:
         self.builder, self.model = builder, builder.model
@@ -60,17 +60,19 @@ class Products(ABC):
 
     @abstractmethod
     def once(self, mine: Term, wanted: Term, scope: Scope, without: Without | None = None) -> None:
-        """Match two terms once for each pair of instances; with `without`, two sums, without what was taken out."""
+        """Match two terms once for each pair of instances. With `without`, match two sums from which these scales were
+        taken out."""
 
     def account(self, found: list[Summand], wanted: list[Summand], scope: Scope, op: str = "add") -> None:
-        """What is found adds up to what is wanted."""
+        """Check that the found products add up to the wanted products."""
         groups: list[Group] = []
         for s in self._logarithms.undone(self._logarithms.unless_empty(wanted)):
             self.join(groups, s, scope, True, op)
         hints: list[UnionMap] = []
         arrived = self._logarithms.undone(self._logarithms.unless_empty(found))
         for s in [left for each in arrived for left in self._count(groups, each, scope, op, hints)[0]]:
-            self.join(groups, s, scope, False, op, hints)  # others have told by now which instances are meant
+            # Other products have by now determined which instances correspond.
+            self.join(groups, s, scope, False, op, hints)
         for group in sorted(groups, key=lambda group: group.specified):
             self._balance(group, scope, op)
 
@@ -83,7 +85,8 @@ class Products(ABC):
         op: str,
         hints: list[UnionMap] | None = None,
     ) -> None:
-        """Count a product in the groups of those that equal it, part by part; what equals none is a new group."""
+        """Count a product in the groups of products equal to it, part by part. Parts that equal no group form a new
+        group."""
         left, why = self._count(groups, s, scope, op, [] if hints is None else hints, specified)
         for each in left:
             groups.append(Group(each, specified, why))
@@ -92,7 +95,8 @@ class Products(ABC):
     def _count(
         self, groups: list[Group], s: Summand, scope: Scope, op: str, hints: list[UnionMap], specified: bool = False
     ) -> tuple[list[Summand], Mismatch | None]:
-        """What is left of a product that is counted in the groups of those that equal it, and why it is left."""
+        """Count a product in the groups of products equal to it. Return the part that equals none of them, and the
+        reason."""
         why: Mismatch | None = None
         mine = self.shapes.of_product(s)
         alike = [g for g in groups if self.shapes.of_product(g.like) == mine]
@@ -115,7 +119,8 @@ class Products(ABC):
         """Return the terms of a specified reduction, and the map {contribution -> term} that assigns each contribution
         to one term.
 
-        Products that are specified apart are apart; the factors of a term and of each contribution are the same.
+        Different specified products are different terms. The factors of a term and of each of its contributions are
+        equal.
         """
         if op == "add":
             found, specified = self.exponentials.sum(mine, scope.path), self.exponentials.sum(wanted, scope.other)
@@ -141,7 +146,7 @@ class Products(ABC):
         return result
 
     def contributions_of(self, op: str, mine: Term, wanted: Term, scope: Scope) -> tuple[list[Summand], list[Summand]]:
-        """What an associative operator is applied to, by both terms."""
+        """Return the operands of an associative operator in both terms."""
         identity, itself = identity_of(op, wanted, mine), scope.roots.identity()
         return (
             contributions(self._numbers, op, mine, scope.path, itself, identity),
@@ -154,7 +159,7 @@ class Products(ABC):
         return scope.origins(distinct.apply(s.upward))
 
     def _balance(self, group: Group, scope: Scope, op: str) -> None:
-        """The factors of all that arrives are what is specified."""
+        """Check that the arriving factors add up to the specified factor at each point."""
         for piece in group.pieces():
             where, found, wanted = piece.points, piece.found, piece.wanted
             if not isfinite(piece.gross):
@@ -186,7 +191,7 @@ class Products(ABC):
         return all(map(points.is_subset, (*real, *above)))
 
     def _onto(self, s: Summand, like: Summand, scope: Scope, hints: list[UnionMap]) -> UnionMap:
-        """{point -> point of `like`} where both are the same product, factors aside."""
+        """Return {point -> point of `like`} at which both are the same product, apart from their factors."""
         if s.levels and like.divisors:
             raise Mismatch(_APART if s.divisors else "the weights are not divided by their sum")
         if any(t.levels or t.again is not None or t.level is not None for t in (s, like)):
@@ -208,7 +213,7 @@ class Products(ABC):
         return first_that_holds(self._places.candidates(s, like, together, hints, scope), attempt)
 
     def _equal(self, s: Summand, like: Summand, where: UnionMap, scope: Scope) -> None:
-        """Factors, divisors and exponents are the same, in some order."""
+        """Check that factors, divisors and exponents are equal in some order."""
         trail = (*scope.trail, s.upward)
         here = where.domain()
 
@@ -230,11 +235,13 @@ class Products(ABC):
         self._exponents(s, like, where, inner, replace(scope, trail=trail))
 
     def _sums(self, p: Placed, q: Placed, paths: tuple[UnionMap, UnionMap], there: Scope, scope: Scope) -> None:
-        """Compare two sums without what was taken out of them, at all roots, or else where the points add to roots."""
+        """Compare two sums, after the scales were taken out, at all roots or, if that fails, where the points add to
+        roots."""
         without = p.without, q.without
         path, other = (merged(each.intersect_domain(scope.roots)) for each in paths)
         if path.is_single_valued() and other.is_single_valued():
-            with suppress(Mismatch, NonAffine):  # simpler than some roots, and known then for other points
+            # All roots together are simpler than some, and the result then serves other points.
+            with suppress(Mismatch, NonAffine):
                 self.once(p.ref.term, q.ref.term, Scope(path, other, scope.trail, (), scope.walking), without)
         self.once(p.ref.term, q.ref.term, there, without)
 
@@ -309,7 +316,8 @@ def _loaded_by(s: Summand) -> frozenset[str]:
 
 
 def _each(mine: tuple, others: tuple, equal: Callable) -> None:  # type: ignore[type-arg]
-    """Every one of `mine` equals another one of `others`: which one does not matter, since equality is transitive."""
+    """Check that every one of `mine` equals a different one of `others`. Equality is transitive, so any assignment will
+    do."""
     left = list(others)
     for one in mine:
         left.pop(first_that_holds(range(len(left)), partial(_place, one, left, equal)))

@@ -1,4 +1,4 @@
-"""Values that were rounded to a type of fewer digits: terms leave rounding out, but a choice may depend on it."""
+"""Values that were rounded to a type with fewer digits. Terms ignore rounding, but a choice may depend on it."""
 
 from __future__ import annotations
 

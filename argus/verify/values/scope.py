@@ -1,4 +1,4 @@
-"""Where a comparison of two terms stands, and how it ends where they differ."""
+"""The position at which two terms are compared, and the exception that reports a difference."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from argus.verify.values.terms import Term
 
 @dataclass(frozen=True)
 class Mismatch(Exception):
-    """The terms differ. `roots`: the failing root instances if indices differ; None if the forms differ."""
+    """Two terms differ. `roots` are the root instances at which indices differ, or None if the forms differ."""
 
     message: str
     roots: UnionSet | None = None
@@ -22,10 +22,11 @@ class Mismatch(Exception):
 
 @dataclass(frozen=True)
 class Scope:
-    """Two terms seen from roots: `path` is {root -> instance of the kernel's}, `other` that of the specified one.
+    """Two terms as seen from roots: `path` is {root -> instance of the kernel's term}, `other` that of the specified
+    term.
 
-    `trail` leads from roots to what is reported, map by map from the last one on. `given`: specified conditions on data
-    that hold here, seen from roots. `walking`: only terms that are spelled alike are looked for.
+    `trail` leads from roots to the reported instances, map by map, the last map first. `given` are specified conditions
+    on data that hold here, as seen from roots. With `walking`, only terms of the same form are compared.
     """
 
     path: UnionMap
@@ -55,11 +56,11 @@ TOLERANCE = 1e-6
 """Relative difference of constants that rounding to float32 explains."""
 
 _EXACT = 2.0**53
-"""Integers below this are what they are: no rounding explains a difference."""
+"""Integers below this number are represented exactly, so rounding explains no difference between them."""
 
 
 def close(a: float, b: float) -> bool:
-    """Whether two constants are the same, rounding aside."""
+    """Return True if two constants are equal up to rounding."""
     if a.is_integer() and b.is_integer() and max(abs(a), abs(b)) < _EXACT:
         return a == b
     return math.isclose(a, b, rel_tol=TOLERANCE)
@@ -68,11 +69,12 @@ def close(a: float, b: float) -> bool:
 _Choice = TypeVar("_Choice")
 _Result = TypeVar("_Result")
 MOST = 24
-"""How many assignments of what is found to what is specified are tried: every order of four."""
+"""Largest number of assignments of found operands to specified ones that are tried: all orders of four."""
 
 
 def first_that_holds(choices: Iterable[_Choice], attempt: Callable[[_Choice], _Result]) -> _Result:
-    """Return the result of the first attempt that raises no `Mismatch`; if all raise, raise the first `Mismatch`."""
+    """Return the result of the first attempt that raises no `Mismatch`. If all attempts raise, raise the first
+    `Mismatch`."""
     first: Mismatch | None = None
     for choice in islice(choices, MOST):
         try:

@@ -1,6 +1,6 @@
-"""Specifications: `al.spec(c, lambda m, n: al.sum(lambda k: a[m, k] * b[n, k]))` against the kernel's terms.
+"""Prove specifications: compare `al.spec(c, lambda m, n: al.sum(lambda k: a[m, k] * b[n, k]))` with the kernel's terms.
 
-A difference in indices is a refutation; a difference in *form* is unknown, since two forms may be equal.
+A difference in indices is a refutation. A difference in *form* is unknown, because two forms may be equal.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _stores(comparison: Comparison, stated: Stated, spec: Spec) -> list[Finding]
     ]
     help = "sums and products may be spelled in any way; write other functions as the kernel does"
     if not model.accesses_of(spec.output):
-        return []  # coverage says that it is never written
+        return []  # `coverage` reports that the output is never written.
     if not stores:
         return [unknown("spec-unknown", "tags", spec.span, f"the kernel never writes '{spec.output}'", help)]
     if all(site.accesses[number].mode is Mode.ACCUMULATE for site, number in stores):

@@ -1,6 +1,7 @@
-"""What specifications say, as terms: over instances `V0[...]`, one for each place of an output, and of bound variables.
+"""Specifications as terms over instances `V0[...]`, one for each place of an output, and of bound variables.
 
-Reductions have instances of their own, `V1[...]`, for the variables that they depend on: equal ones are one term.
+Reductions have instances of their own, `V1[...]`, for the variables on which they depend, so equal reductions are the
+same term.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ ROOT = "V0"
 
 
 class Place:
-    """Where a specified term stands: the name of its instances, and which axes their dimensions are."""
+    """The position of a specified term: the name of its instances, and the axes that their dimensions stand for."""
 
     def __init__(self, name: str, axes: tuple[int, ...]) -> None:
         self.name, self.axes = name, axes
@@ -51,7 +52,7 @@ class Place:
 
 @dataclass(frozen=True)
 class _Sum:
-    """A reduction over the instances of `place`, and what it reduces, over those of `inside`."""
+    """A reduction over the instances of `place`, and its operand, over the instances of `inside`."""
 
     place: Place
     inside: Place
@@ -60,7 +61,7 @@ class _Sum:
 
 
 class Stated:
-    """Terms of specifications; equal reductions are the same term, over instances of their own."""
+    """Builds terms of specifications. Equal reductions are the same term, over instances of their own."""
 
     def __init__(self, builder: TermBuilder) -> None:
         self.builder, self.model = builder, builder.model
@@ -121,7 +122,7 @@ class Stated:
         return Apply(operation(spec.op, spec.args[0].dtype, spec.dtype), args)
 
     def _choice(self, condition: SpecTerm, yes: Term, no: Term, place: Place) -> Term:
-        """Conditions on indices tell parts of the instances apart; those on data choose."""
+        """Build a choice. Conditions on indices divide the instances; conditions on data become a `Choice`."""
         texts, tests = self._tests(condition, place)
         inside, every = self._set(place, " and ".join(texts) or "true"), self._set(place, "true")
         term = chosen(tests, yes, no)
@@ -130,7 +131,8 @@ class Stated:
     def _tests(self, condition: SpecTerm, place: Place) -> tuple[list[str], list[Term]]:
         """Return the parts of a conjunction in two groups: conditions on indices, and conditions on data.
 
-        A condition that is computed modulo 2^32 is like one on data: where it holds is not known.
+        A condition that is computed modulo 2^32 is treated like a condition on data, because it is not known where it
+        holds.
         """
         match condition:
             case Op(op="and", args=(a, b)) | SpecOp(op="and", args=(a, b)) if condition.dtype == boolean:
@@ -185,10 +187,10 @@ class Stated:
         return self.model.parse_set(f"{{ {place} : {condition} }}").to_union_set()
 
     def _cells(self, spec: Elem, place: Place) -> UnionMap:
-        """{instance -> cell}; through index tensors in the form of `TagAnalysis.indirect_cells`.
+        """Return {instance -> cell}. Cells reached through index tensors have the form of `TagAnalysis.indirect_cells`.
 
-        Where an index is a number that the block loads once, the cell that the kernel's name of that number leads to is
-        another name of the same one.
+        If an index is a number that the block loads once, the cell to which the kernel's name of that number leads is
+        another name of the same cell.
         """
         images = [self._image(e, place) for e in spec.index]
         if all(image.startswith("[") for image in images):
@@ -204,7 +206,8 @@ class Stated:
         return f"{identifier(spec.obj)}[{', '.join(image[1:-1] for image in images)}]"
 
     def _names(self, index: Expr, place: Place) -> list[tuple[str, str]]:
-        """Where, and by which parameter, the kernel names an index that it loads; elsewhere, what it is."""
+        """Return where, and by which parameter, the kernel names an index that it loads. Elsewhere, return the index
+        itself."""
         if not isinstance(index, Elem):
             image = self._image(index, place)
             return [("true", image)] if image.startswith("[") else []
@@ -263,7 +266,7 @@ class Stated:
         return whole(spec) if self._loaded else spec
 
     def _is(self, elem: Elem, access: Access, place: Place, variables: UnionMap) -> bool:
-        """Return True if an element is the one that is accessed, for all of the places that variables lead to."""
+        """Return True if an element is the accessed one for all places to which the variables lead."""
         bound = len(place.axes)
         if any(uses(i, axis) for i in elem.index for axis in range(bound, bound + _BOUND)):
             return False
@@ -296,7 +299,7 @@ def _modular(condition: Expr) -> bool:
 
 
 SHARE = "share"
-"""The operator of a softmax: a term of a sum of exponentials over that sum, 0 where that is 0."""
+"""The operator of a softmax: a term of a sum of exponentials divided by that sum, or 0 where the sum is 0."""
 
 _BOUND = 64
-"""More bound variables than a specification has."""
+"""A number of bound variables that no specification reaches."""

@@ -25,7 +25,7 @@ from argus.verify.values.terms import (
 
 @dataclass(frozen=True)
 class Ref:
-    """A term seen from points: {point -> instance of the term}."""
+    """A term as seen from points: {point -> instance of the term}."""
 
     term: Term
     path: UnionMap
@@ -33,9 +33,9 @@ class Ref:
 
 @dataclass(frozen=True)
 class Monomial:
-    """`factor` times launch-time scalars times a term (None: 1).
+    """The product of `factor`, launch-time scalars and a term (None: 1).
 
-    A `level` is a maximum; `guarded`: it counts as 0 where it is -inf.
+    A `level` is a maximum. `guarded`: the maximum counts as 0 where it is -inf.
     """
 
     factor: float
@@ -61,7 +61,8 @@ class Level:
 
 @dataclass(frozen=True)
 class Scale:
-    """What was taken out of a sum: a factor, launch-time scalars and, if `levelled`, the level of its summands."""
+    """The scale that was taken out of a sum: a factor, launch-time scalars and, if `levelled`, the level of its
+    summands."""
 
     factor: float
     scalars: tuple[str, ...]
@@ -70,10 +71,10 @@ class Scale:
 
 @dataclass(frozen=True)
 class Placed:
-    """A reference from points or, if `root` is true, from the roots that the points add to.
+    """A reference from points or, if `root` is true, from the roots to which the points add.
 
-    `without`: the term is a sum, or the logarithm of one, without this scale, which stands beside it in the product.
-    `guarded`: the term is a divisor in place of which another number divides where it is 0.
+    `without`: the term is a sum, or the logarithm of a sum, from which this scale was taken out; the scale is a
+    separate factor of the product. `guarded`: the term is a divisor that is replaced by another number where it is 0.
     """
 
     ref: Ref
@@ -84,10 +85,12 @@ class Placed:
 
 @dataclass(frozen=True)
 class Summand:
-    """`factor` * scalars * exp(scores + levels) * factors / divisors at each of `points`, which add to roots.
+    """The summand `factor` * scalars * exp(scores + levels) * factors / divisors at each of `points`, which add to
+    roots.
 
-    `up`: {point -> root}; None: the points are roots. `again`: times what a statement wrote, {point -> instance}.
-    `level`: times a maximum, known by {point -> the instances that made it}.
+    `up` is {point -> root}; None means that the points are roots. `again`: the summand is multiplied by a value that a
+    statement wrote, {point -> instance}. `level`: it is multiplied by a maximum, identified by {point -> the instances
+    that computed it}.
     """
 
     points: UnionSet
@@ -108,7 +111,7 @@ class Summand:
 
     @property
     def roots(self) -> UnionSet:
-        """The roots that the points add to."""
+        """The roots to which the points add."""
         return self.points if self.up is None else self.points.apply(self.up)
 
     def along(self, path: UnionMap, root: bool) -> UnionMap:
@@ -207,7 +210,7 @@ def counted(s: Summand, down: UnionMap, along: UnionMap) -> Summand | None:
 
 
 def _varies(term: Term, path: UnionMap, varies: Callable[[UnionMap], bool]) -> bool:
-    """Return True if a term may depend on what its instances, {point -> instance}, vary with."""
+    """Return True if a term may depend on the variables with which its instances, {point -> instance}, vary."""
     if not varies(path):
         return False
     match term:
@@ -256,7 +259,7 @@ def seen(s: Summand, to: UnionMap | None, up: UnionMap) -> Summand:
 
 
 def added_up(s: Summand) -> tuple[tuple[Monomial, bool], ...]:
-    """Return the scores of a product of exponentials, equal terms added up: exp(x) times exp(-x) is 1."""
+    """Return the scores of a product of exponentials with equal terms added up, so that exp(x) times exp(-x) is 1."""
     result: list[tuple[Monomial, bool]] = []
     for m, root in s.scores:
         same = next((i for i, (n, at) in enumerate(result) if _same_score(s, (m, root), (n, at))), None)
@@ -313,7 +316,7 @@ def inverted(scalars: tuple[str, ...], positive: frozenset[str]) -> tuple[str, .
 
 
 def total(s: Summand) -> bool:
-    """Return True if a product is a number for all inputs that are: it divides by nothing, and its atoms are real."""
+    """Return True if a product is a number for all real inputs: it has no divisors, and its atoms are real."""
     refs = (*(p.ref for p in s.factors), *(m.ref for m, _ in s.scores if m.ref is not None))
     scalars = (*s.scalars, *(name for m, _ in s.scores for name in m.scalars))
     return not s.divisors and all(always_real(r.term) for r in refs) and not any(n.startswith("1:") for n in scalars)

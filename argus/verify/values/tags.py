@@ -201,7 +201,8 @@ class TagAnalysis:
         return Contributions(along, self.value(source), float(REDUCTIONS[stmt.op](stmt.value.dtype)))
 
     def _initial(self, site: Site, tensor: Tensor, number: int) -> Value:
-        """Return the tag value of a load of what a tensor held at launch: its tag function at the coordinates read."""
+        """Return the tag value of a load from a tensor that still has its contents at launch: its tag function at the
+        coordinates read."""
         tag = self._tensor_tags.get(tensor.name)
         if tag is None:
             return NEUTRAL

@@ -132,7 +132,7 @@ def index_data(tensor: str) -> str:
 
 
 DATA = "data_"
-"""Begins such names."""
+"""Prefix of the names of cells that are addressed through the data of a tensor."""
 
 _MODULAR = ("add", "sub", "mul", "neg", "and", "or", "xor", "not")
 """Integer operators for which, for every n, the low n bits of the result depend only on those of the operands."""

@@ -1,4 +1,4 @@
-"""Terms that are exponentials, sums of them, or quotients by such sums: what their form tells."""
+"""Recognise, by their form, terms that are exponentials, sums of exponentials, or quotients by such sums."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ from argus.verify.values.terms import (
 def unless_zero(term: Choice) -> Term | None:
     """Return the sum in `where(sum == 0, number, sum)`, or None for other choices."""
     match compared_with(term.test, 0.0):
-        case ("eq" | "le", total):  # sums of weights are not negative
+        # Sums of weights are not negative.
+        # 6622 Return True if two terms are built in the same way from the same statements' instances.
+        case ("eq" | "le", total):
             empty, used = term.yes, term.no
         case ("ne" | "gt", total):
             empty, used = term.no, term.yes
@@ -36,7 +38,7 @@ def unless_zero(term: Choice) -> Term | None:
 
 
 def weighs(s: Summand) -> bool:
-    """Whether a summand is an exponential, or another positive number, at each of its points."""
+    """Return True if a summand is an exponential, or another positive number, at each of its points."""
     return s.factor > 0 and not (s.scalars or s.factors or s.divisors or s.again or s.level)
 
 
