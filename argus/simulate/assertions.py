@@ -1,4 +1,4 @@
-"""`Tag` and `AssertTags`: giving tags to tiles, and comparing them."""
+"""Execute `Tag` and `AssertTags`: give tags to tiles, and compare tags."""
 
 from __future__ import annotations
 
@@ -30,16 +30,17 @@ from argus.simulate.tagset import BOTTOM, CONSTANT, NEUTRAL, TAGGED, TOP, Field,
 from argus.simulate.terms import MISSING, Term, field_text, ghost, of_place, select, tag_text, term
 
 _RUNS = 8
-"""Runs of contributions that a message spells out."""
+"""Largest number of runs of contributions that a message lists."""
 _CHUNK = 1 << 19
-"""Elements of an assertion's box that are looked at together."""
+"""Number of elements of an assertion's box that are checked together."""
 
 
 # ---------------------------------------------------------------------------- Tag
 
 
 def tag(block: Block, stmt: Tag, frame: Frame) -> None:
-    """Give a tile's elements new tags; those of tensors hold for the whole kernel and are evaluated when read."""
+    """Give a tile's elements new tags. Tags of tensors hold for the whole kernel and are evaluated when they are read.
+    """
     memory = block.memories[stmt.obj]
     if block.run.schemas is None or isinstance(memory, GlobalTensor) or memory.tags is None:
         return
@@ -77,7 +78,8 @@ def _lacking(side: Term, new: Tags, step: Step, name: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Box:
-    """The coordinates at which an assertion is looked at; `extents` if they are a whole box, last axis fastest."""
+    """The coordinates at which an assertion is checked. `extents` is set if they form a whole box, with the last axis
+    fastest."""
 
     stmt: AssertTags
     frame: Frame
@@ -110,13 +112,14 @@ class _Box:
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """One side of a comparison, at the coordinates that it depends on; `at` are those of the whole box."""
+    """One side of a comparison, at the coordinates on which it depends. `at` maps the coordinates of the whole box to
+    them."""
 
     term: Term
     at: Array | None = None
 
     def spread(self, values: Array) -> Array:
-        """Values of the term's elements at all coordinates of the box."""
+        """Return the values of the term's elements at all coordinates of the box."""
         return values if self.at is None else values[self.at]
 
     def index(self, at: int) -> int:

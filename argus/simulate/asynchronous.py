@@ -1,10 +1,10 @@
-"""Asynchronous copies (cp.async): the data lands as late as the rules allow, at the wait that covers its group.
+"""Asynchronous copies (cp.async): the data arrives as late as the rules allow, at the wait that covers its group.
 
-Loads to LDS (AMD) are counted one by one instead of in groups. The loads of one statement land together, once as many
+Loads to LDS (AMD) are counted one by one instead of in groups. The loads of one statement arrive together, once as many
 loads as the wait leaves open were issued after its last one.
 
-Only the waiting thread knows of the completion. So landing counts as a write by that thread at the time of its wait,
-and other threads need a barrier after it.
+Only the waiting thread knows that the copy is complete. The arrival therefore counts as a write by that thread at the
+time of its wait, and other threads need a barrier after it.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ from argus.simulate.tagset import Tags
 def issue(
     block: Block, source: AccessCells, target: AccessCells, values: Array, tags: Tags | None, step: Step, loads: int = 0
 ) -> None:
-    """Start the copy. It may write at any time from here on, so earlier accesses must be ordered before it.
+    """Start the copy. It may write at any time from now on, so earlier accesses must be ordered before it.
 
-    `loads`: instructions of AMD's, each a group of its own; their writes are in order with no lane's accesses.
+    `loads` is the number of AMD instructions, each of which counts as a group. Nothing orders their writes with
+    accesses of any lane.
     """
     memory, at = target.memory, np.flatnonzero(target.ok)
     cell, thread = target.cell[at], step.thread[at]
@@ -61,7 +62,7 @@ def issue(
 
 
 def wait(block: Block, pending: int, step: Step) -> None:
-    """Land the data of the executing threads' groups, except for the last `pending` groups of each thread."""
+    """Complete the copies of the executing threads' groups, except for the last `pending` groups of each thread."""
     due = np.zeros(len(block.groups), dtype=np.int64)
     due[step.frame.threads] = block.groups[step.frame.threads] - pending
     flying: list[Landing] = []

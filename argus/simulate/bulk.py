@@ -1,7 +1,7 @@
 """Bulk copies (TMA): a box of a tensor arrives at any time after the issue, and an mbarrier counts its bytes.
 
 The copy engine is an agent of its own. It may write from the issue on, so all earlier accesses must be ordered before
-the issue. Threads know what it wrote once they have waited for the phase that counts its bytes.
+the issue. Threads know its writes after a wait for the phase that counts the bytes.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def issue(block: Block, stmt: Copy, signal: Signal, frame: Frame) -> None:
 
 
 def land(block: Block, transfer: Bulk) -> None:
-    """The data arrives, then its bytes are counted."""
+    """Deliver the data, then count its bytes."""
     memory, step, barrier = transfer.memory, transfer.step, transfer.barrier
     block.run.log.steps.append(Ordered(step.event, "complete", barrier.label, transfer.phase + 1, True))
     memory.store(transfer.cell, transfer.values)

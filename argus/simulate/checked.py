@@ -1,4 +1,4 @@
-"""Checked access to a block's memories, for all statements: places, values of expressions, reads and writes."""
+"""Checked access to a block's memories, for all statements: cells, values of expressions, reads and writes."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def locate(block: Block, name: str, index: tuple[Expr, ...], step: Step, on: Arr
     """Return the cells of `name[index]` at the elements `on`. Indices outside the shape, and elements that the thread
     does not hold, are reported.
 
-    `warp`: registers of the thread's whole warp may be meant.
+    With `warp`, the register may belong to any thread of the thread's warp.
     """
     memory = block.memories[name]
     key = (name, id(index), id(step.domain.layout), warp)
@@ -91,7 +91,8 @@ def locate(block: Block, name: str, index: tuple[Expr, ...], step: Step, on: Arr
 
 
 def _cells(memory: Memory, coords: tuple[Array, ...], step: Step, on: Array, warp: bool) -> Array:
-    """Cells at all elements, -1 where there is none; of tensors only at the elements `on`."""
+    """Return the cells at all elements, and -1 where there is none. Cells of tensors are computed only at the elements
+    `on`."""
     n = step.domain.size
     inside = np.ones(n, dtype=np.bool_)
     for coord, extent in zip(coords, memory.shape, strict=True):
@@ -145,7 +146,7 @@ def _misplaced(block: Block, memory: Memory, coords: tuple[Array, ...], step: St
 
 
 def read(block: Block, place: AccessCells, step: Step, *, warp: bool = False, asynchronous: bool = False) -> Array:
-    """Values at all n elements: what the cells hold where `place.ok`, zero elsewhere."""
+    """Return the values at all n elements: the contents of the cells where `place.ok`, and zero elsewhere."""
     memory, at = place.memory, np.flatnonzero(place.ok)
     cell = place.cell[at]
     values = memory.load(cell)
@@ -211,7 +212,7 @@ def atomic(block: Block, place: AccessCells, step: Step) -> None:
 
 
 def initialised(block: Block, memory: Memory, cell: Array, step: Step, touch: Touch) -> None:
-    """Report registers that are used before anything was written to them, or while a product uses them."""
+    """Report registers that are used before they are written, or while a product uses them."""
     if block.run.checks and isinstance(memory, Registers):
         missing = ~memory.written(cell)
         if missing.any():
@@ -220,7 +221,7 @@ def initialised(block: Block, memory: Memory, cell: Array, step: Step, touch: To
 
 
 def uninitialised(block: Block, memory: Memory, cell: Array, thread: Array, bad: Array, step: Step) -> None:
-    """Report the first of the cells `bad`, which nothing has written."""
+    """Report the first of the cells `bad`, which were never written."""
     at = int(np.argmax(bad))
     text = f"an element of {memory.name} is read that nothing has written"
     block.report(

@@ -1,4 +1,4 @@
-"""Tags of a contraction: what `sum over k of a[m, k] * b[n, k]` brings to each (m, n)."""
+"""Tags of a contraction: the contributions of `sum over k of a[m, k] * b[n, k]` to each (m, n)."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from argus.simulate.tagset import BOTTOM, TAGGED, TOP, Contributions, Field, Sch
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """Tags of a `[rows, K]` operand, row-major; `zero`: known to be the constant 0."""
+    """Tags of a row-major operand `[rows, K]`. `zero`: the element is known to be the constant 0."""
 
     tags: Tags
     zero: Array
 
 
 def contract(a: Operand, b: Operand, schemas: Schemas) -> Contributions:
-    """Contributions to the `[M, N]` cells, row-major. `a.zero` is `[M, K]`, `b.zero` is `[N, K]`."""
+    """Return the contributions to the `[M, N]` cells, row-major. `a.zero` is `[M, K]`, `b.zero` is `[N, K]`."""
     m, n = a.zero.shape[0], b.zero.shape[0]
     status_a, status_b = a.tags.status.reshape(a.zero.shape), b.tags.status.reshape(b.zero.shape)
     tagged_a, tagged_b = status_a == TAGGED, status_b == TAGGED
@@ -40,13 +40,13 @@ def contract(a: Operand, b: Operand, schemas: Schemas) -> Contributions:
 
 
 def _meet(x: Array, y: Array) -> Array:
-    """bool `[M, N]`: some k has both x[m, k] and y[n, k]."""
+    """Return bool `[M, N]`: True if some k has both x[m, k] and y[n, k]."""
     return _common(x, y) > 0
 
 
 def _common(x: Array, y: Array) -> Array:
-    """Return `[M, N]`: how many k have both x[m, k] and y[n, k]. If all rows are equal, which is common, only one is
-    used."""
+    """Return `[M, N]`: the number of k that have both x[m, k] and y[n, k]. If all rows are equal, which is common, only
+    one is computed."""
     m, n = x.shape[0], y.shape[0]
     if not x.any() or not y.any():
         return np.zeros((m, n), dtype=np.int64)
@@ -63,7 +63,8 @@ def _reason(tags: Tags, bad: Array, schemas: Schemas) -> int:
 def _tagged(
     a: Operand, b: Operand, on_a: Array, on_b: Array, mixed: Array, schemas: Schemas
 ) -> tuple[Array, dict[str, Field], Array]:
-    """(schema, fields, count) of the tagged contributions; marks `mixed` cells whose contributions disagree."""
+    """Return (schema, fields, count) of the tagged contributions, and mark the `mixed` cells whose contributions
+    disagree."""
     m, n = mixed.shape
     count = _common(on_a, on_b)
     schema = np.full((m, n), -1, dtype=np.int16)
@@ -121,7 +122,7 @@ def _sum(field: Field, on: Array, beside: Array) -> Field:
     low, high = np.where(on, field.low, lowest), np.where(on, field.high, highest)
     size, print_ = np.where(on, field.size, 0), np.where(on, field.print, np.uint64(0))
     result = Field.blank(m * n)
-    # Rows of the other operand that are tagged at the same places share their sums.
+    # Rows of the other operand with tags at the same places share their sums.
     for pattern, columns in _patterns(beside):
         if not pattern.any():
             continue

@@ -1,4 +1,4 @@
-"""Coverage: every element of each output is written exactly once."""
+"""Check coverage: every element of each output is written exactly once."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from argus.simulate.usage import usage
 
 
 def check_coverage(run: Run, complete: bool) -> None:
-    """Report elements that were written twice and, after all blocks, those that no thread wrote.
+    """Report elements that were written twice and, after all blocks, elements that no thread wrote.
 
-    Outputs are the tensors that have a specification or are stored to. A tensor that is accumulated into, or read
-    without having a specification, is updated in place: it is not checked. A tensor that is read and has a
+    Outputs are the tensors that have a specification or are stored to. A tensor that is accumulated into, or that is
+    read without having a specification, is updated in place and is not checked. A tensor that is read and has a
     specification must be written, but may be written more than once.
     """
     used = usage(run.kernel)

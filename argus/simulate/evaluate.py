@@ -1,4 +1,4 @@
-"""Values of expressions, vectorised: NumPy arrays that broadcast to the domain's `[threads, values]`.
+"""Evaluate expressions on NumPy arrays that broadcast to the domain's `[threads, values]`.
 
 Integers are evaluated in 64 bits. `Overflow` says what happens if the result of an operation does not fit its type.
 Floats are evaluated in float32 and rounded to the operation's type.
@@ -26,8 +26,9 @@ Fault = Callable[[str, Expr, Array], None]
 
 
 class Overflow(Enum):
-    """`REPORT`: a fault of the program (indices, masks, bounds), then wrapped. `WRAP`: data wrap as two's complement
-    hardware does, and what is computed from no data is reported. `IGNORE`: integers are mathematical (tags)."""
+    """The treatment of integer overflow. `REPORT`: it is a fault of the program (indices, masks, bounds), and the value
+    wraps. `WRAP`: data wrap as two's complement, and overflow in values that do not depend on data is reported.
+    `IGNORE`: integers are mathematical (tags)."""
 
     REPORT = "report"
     WRAP = "wrap"
@@ -38,10 +39,11 @@ class Overflow(Enum):
 class Bindings:
     """The values that an expression can read.
 
-    `coords[i]` is the int64 array of `Coord(i)`, `thread` that of `Thread()`; both broadcast to the domain.
-    `element` reads a register. `fault(code, expr, bad)` is told where an operation overflows ("int32-overflow",
-    "int64-overflow"), divides by zero ("division-by-zero") or shifts too far ("shift-out-of-range"), the first as
-    `overflow` says, the others unless it is `IGNORE`. `counting` are the registers that are computed from no data.
+    `coords[i]` is the int64 array of `Coord(i)`, `thread` that of `Thread()`; both broadcast to the domain. `element`
+    reads a register. `fault(code, expr, bad)` is called where an operation overflows ("int32-overflow",
+    "int64-overflow"), divides by zero ("division-by-zero") or shifts too far ("shift-out-of-range"): for overflow
+    according to `overflow`, for the others unless it is `IGNORE`. `counting` are the registers that are computed
+    without data.
     """
 
     params: Mapping[str, Number]
@@ -85,7 +87,7 @@ def evaluate(expr: Expr, scope: Bindings) -> Array:
 
 
 _GROWING = ("add", "sub", "mul", "neg", "abs", "shl", "floordiv")
-"""Operations on integers that may have a result outside of the range of their operands."""
+"""Operations on integers whose result may be outside the range of their operands."""
 
 
 def _small(name: str, args: list[Array]) -> bool:
@@ -94,7 +96,7 @@ def _small(name: str, args: list[Array]) -> bool:
 
 
 def widen(values: Array) -> Array:
-    """Carried values as `evaluate` computes with them: integers as int64."""
+    """Convert carried values to the types in which `evaluate` computes: integers to int64."""
     return values.astype(np.int64) if values.dtype.kind in "iu" else values
 
 
@@ -148,7 +150,7 @@ def _float(expr: Op, name: str, args: list[Array], result: Array, dtype: DType, 
 
 
 SELECTING = ("cast", "where", "minimum", "maximum", "neg", "abs", "floor", "ceil")
-"""Operators on floats with an exact result."""
+"""Float operators whose result is exact."""
 STRAIN = "range-of-64-bits"
 
 
@@ -167,7 +169,7 @@ def _fit(expr: Op, result: Array, dtype: DType, scope: Bindings) -> Array:
 
 
 def modulo(result: Array, dtype: DType) -> Array:
-    """Integers of 64 bits, of which the lower ones count, as numbers of `dtype`."""
+    """Reduce integers of 64 bits to numbers of `dtype` by their lower bits."""
     return result.astype(carrier(dtype)).astype(np.int64)
 
 
@@ -180,7 +182,7 @@ def _cast(values: Array, dtype: DType) -> Array:
 
 
 def sortable(values: Array, dtype: DType) -> Array:
-    """int32 in the order of float32, carried as int64, or the float32 that it was made of."""
+    """Return an int32 in the order of a float32, carried as int64, or the float32 from which it was made."""
     if dtype.is_float:
         magnitude = np.abs(values.astype(np.int64)).astype(np.uint32)
         signed: Array = np.where(values < 0, magnitude | np.uint32(1 << 31), magnitude)

@@ -1,7 +1,7 @@
-"""The story of a violation, for a person: the few steps of a run that matter, and the order that is missing.
+"""Explain a violation to a reader: the few steps of a run that matter, and the order that is missing.
 
-A story is cut from the log: the two accesses, and between them what their roles and the copy engine did on the
-mbarriers that the roles use there, and the fences, waits and barriers that stand next to the accesses.
+An account is cut from the log. It has the two accesses, the steps of their roles and of the copy engine between them on
+the mbarriers that the roles use there, and the fences, waits and barriers next to the accesses.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from argus.simulate.usage import kernel_roles
 
 ENGINE, BLOCK = "copy engine", "the block"
 _MOST = 12
-"""Steps of a story."""
+"""Largest number of steps in an account."""
 _NOUNS = {
     Touch.READ: "read of",
     Touch.WRITE: "write of",
@@ -67,8 +67,8 @@ _VERBS = {
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of two accesses: its execution, how it touches the cell, and what makes it if the thread does not do it
-    itself: a bulk "copy", a thread's "cp.async", a wave's "load to LDS" or an asynchronous "product"."""
+    """One of two accesses: its execution, how it accesses the cell, and the agent that makes it if that is not the
+    thread itself: a bulk "copy", a thread's "cp.async", a wave's "load to LDS" or an asynchronous "product"."""
 
     event: int
     touch: Touch
@@ -81,7 +81,7 @@ class Side:
 
     @property
     def noun(self) -> str:
-        """ "read of" and the like."""
+        """The access as a noun phrase, such as "read of"."""
         match self.agent:
             case "copy":
                 return "bulk copy from" if self.touch.reads else "bulk copy into"
@@ -96,7 +96,7 @@ class Side:
 
     @property
     def verb(self) -> tuple[str, str]:
-        """The kind of the step (see `Event.what`), and the verb that a person reads."""
+        """The kind of the step (see `Event.what`), and the verb that describes it."""
         match self.agent:
             case "copy" | "cp.async" | "load to LDS":
                 return "issue", f"starts {'an' if self.noun[0] == 'a' else 'a'} {self.noun}"
@@ -108,7 +108,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The cell that both accesses touch: its object, and its place in words for a person."""
+    """The cell that both accesses use: its object, and its place in words."""
 
     name: str
     place: str
@@ -138,9 +138,10 @@ def conflict(block: Block, earlier: Side, later: Side, cell: Cell, why: str, lea
 
 
 def reason(block: Block, found: Conflict, later: Execution, across: bool) -> str:
-    """Explain why nothing orders an access of `later` after the one found.
+    """Explain why nothing orders an access of `later` after the access found.
 
-    `across`: the access found belongs to another block or program."""
+    `across`: the access found belongs to another block or program.
+    """
     log = block.run.log
     one = log.events[found.event]
     if across:
@@ -202,7 +203,7 @@ def _between(log: Log, earlier: Side, later: Side, name: str) -> list[int]:
 
 
 def _orders(side: Side) -> tuple[type, ...]:
-    """Statements beside an access that order it with others."""
+    """Return the statements next to an access that order it with others."""
     if side.touch.of_store:
         return Barrier, ProxyFence, BulkCommit, BulkWait
     match side.agent:
@@ -235,7 +236,7 @@ def _access(log: Log, side: Side, where: str) -> Event:
 
 
 def phases(block: Block, step: Step, label: str, missing: str) -> Story:
-    """Tell the story of one mbarrier until `step` broke its rules."""
+    """Return an account of one mbarrier until `step` broke its rules."""
     log = block.run.log
     found = [_event(log, i) for i in range(block.begun, len(log.steps)) if log.steps[i].barrier == label]
     if not log.steps or log.steps[-1].event != step.event:
@@ -251,7 +252,7 @@ def phases(block: Block, step: Step, label: str, missing: str) -> Story:
 
 
 def initialisation(block: Block, step: Step, name: str, missing: str) -> Story:
-    """Tell how the mbarriers `name` were initialised before `step` used one of them."""
+    """Return an account of how the mbarriers `name` were initialised before `step` used one of them."""
     log = block.run.log
 
     def tells(stmt: Stmt) -> bool:
@@ -265,7 +266,8 @@ def initialisation(block: Block, step: Step, name: str, missing: str) -> Story:
 
 
 def deadlock(block: Block, stuck: list[Waiting], ended: list[str]) -> Story:
-    """Tell who waits for what in a deadlock, what came before on those mbarriers, and who would have to go on."""
+    """Explain a deadlock: who waits for what, what happened before on these mbarriers, and who would have to continue.
+    """
     log = block.run.log
     labels = {w.barrier.label for w in stuck}
     ours = [(i, s) for i, s in enumerate(log.steps) if i >= block.begun]
@@ -285,7 +287,7 @@ def deadlock(block: Block, stuck: list[Waiting], ended: list[str]) -> Story:
 
 
 def _lacks(waiting: Waiting) -> str:
-    """Say which arrivals and bytes of the current phase have not come."""
+    """Return the arrivals and bytes that the current phase still lacks, as text."""
     barrier = waiting.barrier
     parts = [f"{barrier.missing} of {barrier.arrivals} arrivals"] if barrier.missing else []
     if barrier.bytes:
@@ -294,7 +296,7 @@ def _lacks(waiting: Waiting) -> str:
 
 
 def _who(block: Block, waiting: Waiting, waits: dict[str, str]) -> str:
-    """Say which roles could end the current phase, and what keeps them from it."""
+    """Return which roles could end the current phase, and what keeps them from doing so, as text."""
     name = waiting.barrier.name
     makers = [
         role.name

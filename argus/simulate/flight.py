@@ -14,7 +14,7 @@ from argus.simulate.tagset import Tags
 
 @dataclass(slots=True)
 class Landing:
-    """A thread's asynchronous copy on its way: data, and who waits for which of its groups."""
+    """A thread's asynchronous copy in flight: its data, and the threads that wait for each of its groups."""
 
     event: int
     memory: Memory
@@ -30,8 +30,8 @@ class Landing:
 
 @dataclass(slots=True, eq=False)
 class Bulk:
-    """A box on its way; `nbytes` are counted on `barrier`, in the phase after the first `phase` ones. `after`: what had
-    happened when it was issued (`Clock.ended`)."""
+    """A bulk copy of a box in flight. `barrier` counts its `nbytes`, in the phase after the first `phase` ones.
+    `after`: what had happened when it was issued (`Clock.ended`)."""
 
     step: Step
     memory: Memory
@@ -48,11 +48,11 @@ class Bulk:
 
 @dataclass(slots=True, eq=False)
 class Store:
-    """A box on its way to a tensor, by `stmt`: `source.cell[i]` to `target.cell[i]` at the positions `at`. `group` is
-    None before the commit.
+    """A bulk store of a box in flight, issued by `stmt`: `source.cell[i]` goes to `target.cell[i]` at the positions
+    `at`. `group` is None before the commit.
 
-    `values` and `tags` are what it read, None before it did; `waited`: a wait covers the read, `written`: the box has
-    arrived.
+    `values` and `tags` are the contents that it read, or None before it has read them. `waited`: a wait covers the
+    read. `written`: the box has arrived.
     """
 
     step: Step
@@ -69,7 +69,7 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Cells of a product that are multiplied together: `a` `[m, k]`, `b` `[n, k]`, `d` `[m, n]`."""
+    """The cells of a product that are multiplied together: `a` `[m, k]`, `b` `[n, k]`, `d` `[m, n]`."""
 
     a: Array
     b: Array
@@ -78,9 +78,9 @@ class Part:
 
 @dataclass(slots=True, eq=False)
 class Product:
-    """`d += a b^T` under way, in parts. `group` is None before the commit.
+    """A product `d += a b^T` in flight, in parts. `group` is None before the commit.
 
-    `values` are the operands of every part where they were read at the issue; None: they are read when the product
+    `values` are the operands of every part if they were read at the issue, or None if they are read when the product
     completes.
     """
 

@@ -1,4 +1,4 @@
-"""Contents of index tensors that keep what is declared of them, at concrete sizes."""
+"""Draw contents of index tensors that satisfy their declarations, at concrete sizes."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from argus.simulate.launch import scalar
 
 Ints = NDArray[np.int64]
 _SPARE = 8
-"""Numbers more than needed from which distinct ones are chosen."""
+"""Number of additional candidates among which distinct numbers are chosen."""
 
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """The values that a tensor may hold: integers of [low, high), arranged as `how` says.
+    """The values that a tensor may hold: integers of [low, high), arranged according to `how`.
 
-    `total` and `longest` describe offsets."""
+    `total` and `longest` describe offsets.
+    """
 
     low: int
     high: int
@@ -47,13 +48,13 @@ class Declared:
 
 
 def declared(kernel: Kernel, tensor: Tensor, params: Mapping[str, Number]) -> Declared | None:
-    """Return what is declared of a tensor's contents, or None if nothing is."""
+    """Return the declarations about a tensor's contents, or None if there are none."""
     within = [(int(scalar(r.lo, params)), int(scalar(r.hi, params))) for r in ranges(kernel, tensor.name)]
     facts = arrangements(kernel, tensor.name)
     if not within and not facts:
         return None
     low, high = max((lo for lo, _ in within), default=-3), min((hi for _, hi in within), default=0)
-    if not within:  # nothing but an order: any numbers, enough of them to be distinct
+    if not within:  # Only an order is declared, so any numbers will do, if there are enough distinct ones.
         high = low + prod(int(scalar(e, params)) for e in tensor.shape) + _SPARE
     totals = [int(scalar(p.total, params)) for p in facts if p.total is not None]
     limits = [int(scalar(p.longest, params)) for p in facts if p.longest is not None]
@@ -64,9 +65,10 @@ def declared(kernel: Kernel, tensor: Tensor, params: Mapping[str, Number]) -> De
 def drawn(
     what: Declared, shape: tuple[int, ...], noise: Callable[[int], NDArray[np.uint64]], given: Mapping[int, int]
 ) -> Ints | None:
-    """Contents as declared, `given` values at some row-major places among them; None if none were found.
+    """Return contents that satisfy the declaration and have the `given` values at some row-major places, or None if
+    none were found.
 
-    `noise(n)` gives n pseudo-random numbers.
+    `noise(n)` returns n pseudo-random numbers.
     """
     count = prod(shape)
     if not what.possible(shape):
@@ -92,17 +94,18 @@ def drawn(
 def _offsets(
     what: Declared, count: int, noise: Callable[[int], NDArray[np.uint64]], given: Mapping[int, int]
 ) -> Ints | None:
-    """Cuts of [0, total] with those that are given, each as close to a random one as the limits let it be."""
+    """Return offsets that cut [0, total] and contain the given ones. Each is as close to a random cut as the limits
+    allow."""
     if count == 0:
         return None
     fixed = {**given, 0: 0, count - 1: what.total}
     most = what.longest if what.longest is not None else max(0, what.total)
     wished = np.sort((noise(count) % np.uint64(max(0, what.total) + 1)).astype(np.int64))
     low, high = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.int64)
-    for place in range(count):  # what the cuts before leave open
+    for place in range(count):  # the range that the earlier cuts leave
         low[place] = fixed.get(place, low[place - 1] if place else 0)
         high[place] = fixed.get(place, high[place - 1] + most if place else 0)
-    for place in reversed(range(count - 1)):  # and those behind
+    for place in reversed(range(count - 1)):  # and the range that the later cuts leave
         low[place] = max(low[place], low[place + 1] - most)
         high[place] = min(high[place], high[place + 1])
     values = np.zeros(count, dtype=np.int64)
@@ -126,7 +129,7 @@ def _distinct(
 
 
 def _between(values: Ints, given: Mapping[int, int]) -> Ints:
-    """Sorted values moved as far as those need that are given."""
+    """Return sorted values, moved as far as the given values require."""
     row = values.shape[-1]
     flat = values.reshape(-1)
     for place, value in given.items():

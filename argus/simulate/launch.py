@@ -1,4 +1,4 @@
-"""Binding arguments: sizes and strides from arrays, preconditions, initial contents."""
+"""Bind arguments: sizes and strides from arrays, preconditions, initial contents."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Argument = Array | int | float
 def bind(kernel: Kernel, arguments: Mapping[str, Argument]) -> dict[str, Number]:
     """Return the value of every `Param`. Raises `LaunchError` with everything that is wrong with the call.
 
-    Float tensors are passed as float32 arrays (float16 tensors also as float16), the others in the type of the same
+    Float tensors are passed as float32 arrays (float16 tensors also as float16), other tensors in the type of the same
     name.
     """
     problems: list[Diagnostic] = []
@@ -89,7 +89,7 @@ def bind_shape(
         unify(expr, value, f"extent {axis}", "wrong-shape")
     for axis, (expr, value) in enumerate(zip(tensor.strides, strides, strict=True)):
         if isinstance(expr, Const) and (shape[axis] <= 1 or 0 in shape):
-            continue  # a stride that no address depends on
+            continue  # No address depends on this stride.
         unify(expr, value, f"stride {axis}", "wrong-stride")
     return problems + _alignment(tensor, shape, strides)
 
@@ -140,7 +140,7 @@ def unmet(kernel: Kernel, params: Mapping[str, Number]) -> list[Diagnostic]:
 
 
 def check_ranges(kernel: Kernel, arguments: Mapping[str, Argument], params: Mapping[str, Number]) -> None:
-    """Raise `LaunchError` where an index tensor's contents are not as declared."""
+    """Raise `LaunchError` if the contents of an index tensor violate their declaration."""
     problems = []
     for fact in ranges(kernel):
         values = np.asarray(arguments[fact.tensor])
@@ -173,7 +173,7 @@ def scalar(expr: Expr, params: Mapping[str, Number], fault: Fault | None = None)
 
 
 def extents(tensor: Tensor, params: Mapping[str, Number]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """(shape, strides in elements) of a tensor."""
+    """Return the shape and the strides (in elements) of a tensor."""
     shape = tuple(int(scalar(e, params)) for e in tensor.shape)
     strides = tuple(int(scalar(e, params)) for e in tensor.strides)
     return shape, strides

@@ -1,4 +1,4 @@
-"""Events of a run and the violations they cause."""
+"""The events of a run, and the violations that they cause."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from argus.simulate.outcome import Stopped, Violation
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """One execution of a statement by a role; `steps` were taken before it."""
+    """One execution of a statement by a role. `steps` is the number of earlier steps of the run."""
 
     stmt: Stmt
     block: tuple[int, ...]
@@ -30,7 +30,8 @@ class Execution:
 class Ordered:
     """One effect of an execution on the order of events.
 
-    `engine`: the copy engine caused it, later. `what`: see `argus.diagnostic.Event`."""
+    `engine`: the copy engine caused the effect, later than the statement. `what`: see `argus.diagnostic.Event`.
+    """
 
     event: int
     what: str
@@ -38,12 +39,13 @@ class Ordered:
     phase: int = 0
     engine: bool = False
     threads: int = 0
-    """How many took part where not all of the role did."""
+    """Number of participating threads if not all threads of the role took part, else 0."""
 
 
 @dataclass(slots=True)
 class Log:
-    """Collects violations: the first of each statement, code and object. `stop` ends the run at the first."""
+    """Collects violations, the first one for each statement, code and object. `stop` ends the run at the first
+    violation."""
 
     stop: bool
     violations: list[Violation] = field(default_factory=list)
@@ -61,7 +63,8 @@ class Log:
         return (id(stmt), code, obj) not in self._seen
 
     def add(self, violation: Violation) -> None:
-        """Record a violation unless its kind was met before. Raise `Stopped` if the first violation ends the run."""
+        """Record a violation unless one of its kind is already recorded. Raise `Stopped` if the first violation ends
+        the run."""
         key = (id(violation.statement), violation.code, violation.object)
         if key in self._seen:
             return

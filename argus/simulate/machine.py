@@ -1,4 +1,4 @@
-"""The state of a running block, and how it reports what is wrong."""
+"""The state of a running block, and its reports of violations."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ from argus.work import Work
 class Brought(Protocol):
     """The contributions of an accumulation to the cell at a position of its `Moved`.
 
-    `members` returns the members of one field's multiset, or None if they are not known one by one."""
+    `members` returns the members of one field's multiset, or None if they were not recorded one by one.
+    """
 
     def members(self, position: int, name: str) -> list[int] | None: ...
 
@@ -39,7 +40,7 @@ class Brought(Protocol):
 class Moved:
     """The origin of values, used to trace a witness: `cells[i]` of `target` came from position i of `sources`.
 
-    `brought` is None if the value replaced that of the cell.
+    `brought` is None if the value replaced the cell's old value.
     """
 
     event: int
@@ -61,29 +62,30 @@ class Run:
     schemas: Schemas | None
     tags: dict[str, Tag]
     taggable: frozenset[str]
-    """Objects whose elements may carry a tag at all."""
+    """Objects whose elements may carry a tag."""
     iterations: int
     accumulated: frozenset[str]
-    """Tiles that are accumulated into."""
+    """Tiles into which statements accumulate."""
     indices: frozenset[str]
     """Register tiles from which places in memory are computed."""
     counting: frozenset[str]
-    """Register tiles that are computed from no data."""
+    """Register tiles that are computed without data."""
     segment: int = 0
-    """The last segment that began (argus/simulate/clock.py)."""
+    """The last segment that has begun (argus/simulate/clock.py)."""
     strained: bool = False
     """A float that is carried in 64 bits came near the ends of their range."""
     work: Work | None = None
-    """Steps after which the run is given up; None: it may take as many as it needs."""
+    """The steps after which the run is abandoned, or None for no limit."""
     printed: list[str] | None = None
-    """The lines of device prints; None: prints and assertions on the device are passed over."""
+    """The lines of device prints, or None if prints and assertions on the device are skipped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fixed:
     """The cells of an access that are the same in every iteration.
 
-    `index` and `layout` are kept because the key in `Block.fixed` holds their `id`s, which must stay theirs.
+    `index` and `layout` are kept alive because the key in `Block.fixed` contains their `id`s, which no other object may
+    get.
     """
 
     index: tuple[Expr, ...]
@@ -98,31 +100,32 @@ class Block:
 
     run: Run
     programs: tuple[Program, ...]
-    """What it was given to run: one program, but for persistent kernels."""
+    """The programs that the block runs: one program, or several in a persistent kernel."""
     memories: dict[str, Memory]
     team: Team
-    """All threads."""
+    """The team of all threads."""
     teams: int
-    """Components of clocks that stand for teams."""
+    """Number of components of clocks that stand for teams."""
     groups: Array
-    """Commit groups closed by each thread, or (AMD) loads to LDS that it issued."""
+    """For each thread: the number of commit groups that it closed, or (AMD) of loads to LDS that it issued."""
     early: bool
-    """Whether asynchronous work is done at its issue; otherwise when it has to be."""
+    """True if asynchronous work is done when it is issued; otherwise it is done as late as possible."""
     begun: int
-    """Steps of the log that other blocks took before it."""
+    """Number of steps in the log that other blocks took before this block."""
     flying: list[Landing] = field(default_factory=list)
     bulk: list[Bulk] = field(default_factory=list)
     stores: list[Store] = field(default_factory=list)
     products: list[Product] = field(default_factory=list)
-    """Of all teams, in the order of issue."""
+    """The unfinished products of all teams, in the order of issue."""
     barriers: dict[str, list[Mbarrier]] = field(default_factory=dict)
     lives: Lives | None = None
-    """Of the blocks of a cluster that is this block."""
+    """The state of the cluster's blocks, if this block stands for a cluster."""
     trace: list[Moved] = field(default_factory=list)
     traced: int = 0
-    """Elements in `trace`."""
+    """Number of elements in `trace`."""
     fixed: dict[tuple[str, int, int, bool], Fixed] = field(default_factory=dict)
-    """By memory, and what the statement has by identity: its index and layout; and whether of the whole warp."""
+    """Cached cells, by memory, by the identity of the statement's index and layout, and by whether the whole warp's
+    registers may be accessed."""
 
     @staticmethod
     def start(run: Run, programs: tuple[Program, ...], early: bool) -> Block:
@@ -161,12 +164,12 @@ class Block:
         return Step(stmt, frame, domain, self._event(stmt, frame), on)
 
     def whole(self, stmt: Stmt, frame: Frame, shape: tuple[int, ...]) -> Step:
-        """Begin the execution of a statement on a box as a whole, for thread 0 of its team."""
+        """Begin the execution of a statement on a whole box, for thread 0 of its team."""
         domain = box_domain(shape)
         return Step(stmt, frame, domain, self._event(stmt, frame), np.ones(domain.size, dtype=np.bool_))
 
     def passes(self, stmt: Stmt, frame: Frame, what: str) -> None:
-        """Log a statement that only orders others."""
+        """Log a statement that only orders other statements."""
         threads = 0 if frame.active.all() else int(frame.active.sum())
         self.run.log.steps.append(Ordered(self._event(stmt, frame), what, threads=threads))
 
@@ -176,7 +179,7 @@ class Block:
     def box(self, stmt: Stmt, coords: tuple[Array, ...], n: int, frame: Frame | None = None) -> Step:
         """Return a domain of n elements that no thread holds: the elements of a tag assertion or of a memory tile.
 
-        The machine does not execute it: nothing that goes wrong in it is a fault of the program.
+        The machine does not execute the statement, so a problem in it is not a fault of the program.
         """
         if frame is None:
             frame = Frame(np.ones(self.run.kernel.num_threads, dtype=np.bool_), {}, self.team, self.programs[0])
@@ -186,7 +189,7 @@ class Block:
         return Step(stmt, frame, domain, NOBODY, everything)
 
     def holder(self, memory: Memory, cell: int) -> str:
-        """Say for a person whose register a cell is."""
+        """Return text that says whose register a cell is."""
         return f" of thread {memory.first + cell // memory.per_thread}" if isinstance(memory, Registers) else ""
 
     def now(self, step: Step, memory: Memory, alone: bool = False) -> Moment:
@@ -224,7 +227,8 @@ class Block:
         story: Callable[[], Story] | None = None,
         **details: object,
     ) -> None:
-        """Record a violation at a cell of `memory`, or at a coordinate that has none; `story` tells what led there."""
+        """Record a violation at a cell of `memory`, or at a coordinate that has no cell. `story` returns the steps that
+        led to it."""
         name = str(details.get("object", memory.name if memory is not None else ""))
         if story is not None and self.run.log.wants(step.stmt, code, name):
             details["trace"], details["missing"] = story()

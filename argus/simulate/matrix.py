@@ -1,8 +1,9 @@
-"""Matrix multiplication with the registers that the instruction reads, whatever the fragments declare.
+"""Matrix products with the registers that the instruction actually reads, whatever layouts the fragments declare.
 
-The emitted code names the same registers for all threads. So every thread uses the register in which the declared
-layout of an operand keeps the first thread's element. The instruction's layout says which element of the product that
-register is. If both layouts agree, the result is the product; otherwise it is what the hardware would compute.
+The emitted code names the same registers for all threads. Every thread therefore uses the register in which the
+declared layout of an operand keeps the first thread's element. The instruction's layout determines which element of the
+product is in that register. If both layouts agree, the result is the product; otherwise it is what the hardware would
+compute.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ from argus.simulate.tagset import CONSTANT, TAGGED, Tags, accumulate
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """Registers by warp: `a[w, i, k]`, `b[w, j, k]`, `c[w, i, j]` are positions (thread * values + value) in
-    `layouts`, the instruction's of the three operands."""
+    """Registers by warp: `a[w, i, k]`, `b[w, j, k]`, `c[w, i, j]` are positions (thread * values + value) in `layouts`,
+    the instruction's layouts of the three operands."""
 
     a: Array
     b: Array
@@ -57,7 +58,8 @@ def tables(row: MmaRow, shape: tuple[int, int, int], warps: tuple[int, int]) -> 
 
 
 def by_group(layout: FragmentLayout, size: int, groups: int) -> Array:
-    """int64 `[groups, *shape]`: the first register of each group of `size` threads that holds an element, or -1."""
+    """Return int64 `[groups, *shape]`: the first register of each group of `size` threads that holds an element, or -1.
+    """
     linear = layout.linear()
     result = np.full((groups, layout.size), -1, dtype=np.int64)
     for g in range(groups):
@@ -68,7 +70,7 @@ def by_group(layout: FragmentLayout, size: int, groups: int) -> Array:
 
 
 def multiply(block: Block, stmt: Mma, step: Step) -> None:
-    """`d += a b^T` by the instruction `stmt.instr` on every warp."""
+    """Compute `d += a b^T` by the instruction `stmt.instr` on every warp."""
     if stmt.instr is None or stmt.warps is None:
         raise ValueError("a matrix product without an instruction is left: lower the kernel first")
     row = MMA[stmt.instr]
@@ -142,7 +144,8 @@ def _tags(
     active: Array,
     step: Step,
 ) -> None:
-    """Contributions of every executing warp; `values` are A and B by warp, and D before, by executing warp."""
+    """Return the contributions of every executing warp. `values` are A and B by warp, and the earlier D by executing
+    warp."""
     schemas = block.run.schemas
     a, b, d = places
     if schemas is None or a.memory.tags is None or b.memory.tags is None or d.memory.tags is None:

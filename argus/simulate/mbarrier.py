@@ -1,4 +1,5 @@
-"""The effect of statements on mbarriers and named barriers, and what a wait learns (PTX ISA, mbarrier; bar).
+"""The effect of statements on mbarriers and named barriers, and the knowledge that a wait gains (PTX ISA, mbarrier;
+bar).
 
 The result does not depend on which of several possible orders of events a run takes. An arrival counts in a phase that
 its team must know to be the current one. A wait returns as early as its team's knowledge allows.
@@ -54,7 +55,7 @@ def at(block: Block, name: str, index: Expr, step: Step) -> Mbarrier:
 
 
 def _seen(block: Block, barrier: Mbarrier, step: Step) -> None:
-    """Report a use of an mbarrier that may not be initialised yet, as far as the team knows."""
+    """Report a use of an mbarrier if the team does not know that it is initialised."""
     team = step.frame.team
     if barrier.maker is None:
         why = f"nothing has initialised {barrier.label}"
@@ -73,14 +74,14 @@ def _seen(block: Block, barrier: Mbarrier, step: Step) -> None:
 
 
 def initialise(block: Block, stmt: MbarrierInit, frame: Frame) -> None:
-    """Thread 0 of the team initialises an array of mbarriers."""
+    """Initialise an array of mbarriers, by thread 0 of the team."""
     if frame.active[0]:
         for barrier in block.barriers[stmt.barrier]:
             barrier.maker, barrier.fenced = frame.team, None
 
 
 def fence(block: Block, frame: Frame) -> None:
-    """Thread 0 of the team makes what it initialised visible to what is ordered after it."""
+    """Make initialisations by thread 0 of the team visible to everything that is ordered after the fence."""
     for ring in block.barriers.values() if frame.active[0] else ():
         for barrier in ring:
             if barrier.maker is frame.team and barrier.fenced is None:
@@ -88,7 +89,7 @@ def fence(block: Block, frame: Frame) -> None:
 
 
 def unfinished(block: Block, teams: list[Team]) -> None:
-    """Report bulk copies that may still be in flight when the block ends, because no team has waited for their
+    """Report bulk copies that may still be in flight at the end of the block, because no team has waited for their
     phase."""
     for ring in block.barriers.values():
         for barrier in ring:
@@ -110,7 +111,7 @@ def problem(
     story: Callable[[], Story] | None = None,
     missing: str = "",
 ) -> None:
-    """Report a broken rule of a barrier, property "progress", with its own story or that of the barrier's phases."""
+    """Report a broken rule of a barrier, property "progress", with a given account or that of the barrier's phases."""
     told = story or (lambda: events.phases(block, step, barrier.label, missing))
     block.report(
         step, "progress", code, text, None, physical=barrier.physical,
@@ -119,7 +120,7 @@ def problem(
 
 
 def expect(block: Block, stmt: MbarrierExpect, step: Step) -> None:
-    """One lane arrives and announces bytes."""
+    """Let one lane arrive and announce bytes."""
     barrier = at(block, stmt.barrier, stmt.index, step)
     in_order = _current(block, barrier, step)
     block.run.log.steps.append(Ordered(step.event, "expect", barrier.label, barrier.phase + 1))
@@ -128,7 +129,7 @@ def expect(block: Block, stmt: MbarrierExpect, step: Step) -> None:
 
 
 def arrive(block: Block, stmt: MbarrierArrive, step: Step) -> None:
-    """One lane of each warp arrives."""
+    """Let one lane of each warp arrive."""
     barrier = at(block, stmt.barrier, stmt.index, step)
     warps = step.frame.active.reshape(-1, block.run.kernel.warp_size).any(axis=1)
     in_order = _current(block, barrier, step)
@@ -137,7 +138,7 @@ def arrive(block: Block, stmt: MbarrierArrive, step: Step) -> None:
 
 
 def meet(block: Block, stmt: BarrierSync | BarrierArrive, frame: Frame) -> Waiting:
-    """Let all warps of the team arrive at a named barrier; return the phase that warps which wait there wait for."""
+    """Let all warps of the team arrive at a named barrier. Return the phase for which waiting warps wait."""
     step = block.step(stmt, frame, None)
     barrier = block.barriers[stmt.barrier][0]
     size = block.run.kernel.warp_size
@@ -180,12 +181,14 @@ def _arrive(block: Block, barrier: Mbarrier, units: int, step: Step, in_order: b
             problem(block, step, barrier, "phase-overrun", text)
             in_order = False
     if units == 1 and barrier.phase == begun + 1 and barrier.arrivals == 1:
-        team.clock.known[barrier.component] = barrier.phase  # who completes a phase alone knows it
+        # The team that completes a phase is the only one that knows of it.
+        team.clock.known[barrier.component] = barrier.phase
     block.tick(team)
 
 
 def begin_wait(block: Block, stmt: MbarrierWait, frame: Frame) -> Waiting:
-    """Return the phase that a wait waits for: the first one with its parity that the team does not know to be over."""
+    """Return the phase for which a wait waits: the first phase with its parity that the team does not know to be over.
+    """
     step = block.step(stmt, frame, None)
     barrier = at(block, stmt.barrier, stmt.index, step)
     parity = int(checked.value(block, stmt.parity, step, step.on)[np.argmax(step.on)])
@@ -200,10 +203,11 @@ def begin_wait(block: Block, stmt: MbarrierWait, frame: Frame) -> Waiting:
 
 
 def passed(block: Block, waiting: Waiting) -> None:
-    """Return from a wait: learn what the phase passes on."""
+    """Return from a wait: add the knowledge that the phase passes on."""
     barrier, team, phases = waiting.barrier, waiting.step.frame.team, waiting.phases
     block.run.log.steps.append(Ordered(waiting.step.event, "wait", barrier.label, phases))
-    if barrier.phase > phases and barrier.index is not None:  # a named barrier is waited for by phase, not by parity
+    # A wait at a named barrier is for a phase, not for a parity.
+    if barrier.phase > phases and barrier.index is not None:
         text = (
             f"{barrier.label} may complete phase {barrier.phase} before this wait for phase {phases} returns:"
             " by its parity alone the wait cannot tell them apart"

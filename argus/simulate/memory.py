@@ -1,7 +1,7 @@
 """The three memories of a block: registers, shared memory as bytes, global tensors.
 
-Each hands out *cells*, integers that name its storage places: register `thread * values + value`; a grain of
-shared memory (the largest byte count that divides every element size and tile offset); an element of a tensor.
+Each memory identifies its storage places by integers, its *cells*: register `thread * values + value`; a grain of
+shared memory (the largest number of bytes that divides every element size and tile offset); an element of a tensor.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from argus.simulate.order import NOBODY, MemoryOrder
 from argus.simulate.tagset import BOTTOM, Schemas, Tags
 
 POISON = 0xFF
-"""Byte that fills memory nobody wrote; a NaN in every float type that has one."""
+"""The byte that fills unwritten memory. In every float type that has NaN, it makes a NaN."""
 
 
 class Memory(Protocol):
@@ -86,7 +86,7 @@ def holders(layout: FragmentLayout, warp_size: int) -> Holders:
     element = linear.reshape(-1)
 
     size = layout.size
-    # Where one thread holds an element twice, its lowest register counts.
+    # If one thread holds an element twice, its lowest register counts.
     _, first = np.unique(thread * size + element, return_index=True)
 
     def sort(key: Array) -> tuple[Array, Array]:
@@ -105,8 +105,9 @@ def holders(layout: FragmentLayout, warp_size: int) -> Holders:
 class Hazards:
     """The events that make a register of an asynchronous product unsafe to use.
 
-    `flight`: the product that has yet to write the register. `reading`: the product that has yet to read it.
-    `unfenced`: an ordinary access since the last fence; for an operand, only a write."""
+    `flight`: a product that has not written the register yet. `reading`: a product that has not read it yet.
+    `unfenced`: an ordinary access since the last fence, or, for an operand, a write since the last fence.
+    """
 
     __slots__ = ("flight", "operand", "reading", "unfenced")
 
@@ -118,7 +119,8 @@ class Hazards:
 
 
 class Registers:
-    """A fragment: `values[thread * V + v]`, with a written mark each. Threads count from `first` of the block."""
+    """A fragment: `values[thread * V + v]`, each with a mark that says if it is written. Threads count from thread
+    `first` of the block."""
 
     first = 0
     hazards: Hazards | None = None
@@ -158,34 +160,34 @@ class Registers:
 
 
 class SharedMemory:
-    """The bytes of one block, with one mark and order record for every grain."""
+    """The shared memory of one block, with a mark and an order record for every grain."""
 
     def __init__(self, tiles: tuple[Shared, ...], schemas: Schemas | None) -> None:
         ends = [(s.offset or 0) + table_of(s).max() * s.dtype.bytes + s.dtype.bytes for s in tiles]
         self.grain = gcd(*(s.dtype.bytes for s in tiles), *(s.offset or 0 for s in tiles)) if tiles else 1
         self.mixed = any(s.dtype.bytes != self.grain for s in tiles)
-        """Whether elements of different sizes, or at odd places, may share bytes."""
+        """True if elements of different sizes, or at unaligned places, may share bytes."""
         size = int(max(ends, default=0))
         self.bytes = np.full(size + 16, POISON, dtype=np.uint8)
         cells = size // self.grain + 1
         self.marks = np.zeros(cells, dtype=np.bool_)
         self.numbers = np.full(cells if any(is_wide(s.dtype) for s in tiles) else 0, np.nan)
-        """Floats that are carried in 64 bits, by the first grain of each."""
-        # Grains of the element last written here, counted at its first grain, 0 at the others.
+        """Floats that are carried in 64 bits, stored at the first grain of each."""
+        # At the first grain of the last written element: its number of grains. At other grains: 0.
         self.span = np.zeros(cells, dtype=np.int8)
         self.order = MemoryOrder(cells, True)
         self.tags = Tags.uniform(cells, BOTTOM, schemas) if schemas is not None else None
 
 
 def table_of(obj: Shared) -> Array:
-    """int64 array of the tile's shape: element offsets."""
+    """Return an int64 array of the tile's shape with the element offsets."""
     if obj.layout is None:
         raise ValueError(f"shared tile {obj.name} has no layout: lower the kernel first")
     return table(obj.layout, obj.shape)
 
 
 class SharedTile:
-    """A typed window on the shared memory."""
+    """A typed view of the shared memory."""
 
     def __init__(self, obj: Shared, memory: SharedMemory) -> None:
         self.name, self.dtype, self.shape = obj.name, obj.dtype, obj.shape
@@ -236,11 +238,11 @@ class SharedTile:
 
 
 class GlobalTensor:
-    """A tensor: its contents, write counts, and order records where the kernel writes it.
+    """A tensor: its contents, write counts, and order records if the kernel writes it.
 
-    Dense: `values` holds every element, the cell is the row-major index. Sparse (`fill` given): only touched
-    elements are stored, under cells handed out in the order of touching; `fill(index)` gives the contents of
-    row-major indices before the kernel.
+    In a dense tensor, `values` holds every element, and the cell is the row-major index. In a sparse tensor (`fill` is
+    given), only accessed elements are stored, and cells are numbered in the order of first access; `fill(index)` gives
+    the contents of row-major indices before the kernel.
     """
 
     def __init__(
@@ -263,7 +265,7 @@ class GlobalTensor:
         return isinstance(self.contents, Dense)
 
     def cells(self, coords: tuple[Array, ...]) -> Array:
-        """Cells of in-range coordinates."""
+        """Return the cells of in-range coordinates."""
         index = np.zeros(len(coords[0]) if coords else 1, dtype=np.int64)
         for coord, extent in zip(coords, self.shape, strict=True):
             index = index * extent + coord
@@ -278,7 +280,7 @@ class GlobalTensor:
         return cell
 
     def addresses(self, coords: tuple[Array, ...]) -> Array:
-        """Bytes from the base address."""
+        """Return the distances in bytes from the base address."""
         total = np.zeros(len(coords[0]) if coords else 1, dtype=np.int64)
         for coord, stride in zip(coords, self.strides, strict=True):
             total = total + coord * stride
@@ -318,7 +320,7 @@ class Contents(Protocol):
 
 
 class Dense:
-    """All elements, in row-major order. `keep`: what they were before the kernel is needed at the end."""
+    """All elements in row-major order. `keep`: the contents before the kernel are needed at the end."""
 
     def __init__(self, values: Array, keep: bool = False) -> None:
         self.values = np.array(values).reshape(-1)
@@ -338,26 +340,27 @@ class Dense:
 
 
 class Generator(Protocol):
-    """The contents of a tensor that no array holds, as a function of the row-major index."""
+    """The contents of a tensor as a function of the row-major index, without an array."""
 
     def __call__(self, index: Array) -> Array: ...
 
 
 class Sparse:
-    """Only the elements that were touched; the others are what `fill` says. At most 2^63 elements in all."""
+    """Only the accessed elements. The others have the values that `fill` gives. There are at most 2^63 elements in all.
+    """
 
     def __init__(self, dtype: DType, fill: Generator) -> None:
         self.fill = fill
         self.values = np.zeros(0, dtype=carrier(dtype))
-        self._indices = np.zeros(0, dtype=np.int64)  # by cell
+        self._indices = np.zeros(0, dtype=np.int64)  # indexed by cell
         self._sorted = np.zeros(0, dtype=np.int64)
-        self._cell = np.zeros(0, dtype=np.int64)  # of each sorted index
+        self._cell = np.zeros(0, dtype=np.int64)  # the cell of each sorted index
 
     def __len__(self) -> int:
         return len(self._indices)
 
     def cells(self, index: Array) -> Array:
-        """Cells of the row-major indices; new ones are made for indices not seen before."""
+        """Return the cells of the row-major indices. Indices not seen before get new cells."""
         wanted = np.unique(index)
         new = wanted[~np.isin(wanted, self._sorted, assume_unique=True)]
         if len(new):

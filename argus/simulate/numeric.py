@@ -1,9 +1,9 @@
 """The representation of numbers: each float as a float32 that its element type can hold, each integer in its own width.
 
-Rounding is to nearest, ties to even. Overflow follows PyTorch's casts: float16, bfloat16 and float8_e5m2 go to
-infinity, float8_e4m3fn stays at its largest value (as the hardware's saturating conversion), "fnuz" goes to NaN.
-The float8 formats are those of the OCP 8-bit floating point specification, and for "fnuz" Graphcore's and AMD's
-(one zero, NaN at 0x80, larger bias).
+Rounding is to nearest, ties to even. Overflow follows PyTorch's casts: float16, bfloat16 and float8_e5m2 become
+infinity, float8_e4m3fn stays at its largest value (like the hardware's saturating conversion), and "fnuz" types become
+NaN. The float8 formats are those of the OCP 8-bit floating point specification, and for "fnuz" those of Graphcore and
+AMD (one zero, NaN at 0x80, larger bias).
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ Bits: TypeAlias = NDArray[Any]
 
 
 _WIDE, _DISTURBED = " in 64 bits", " in 64 bits, disturbed"
-"""End the names of types that `widened` makes."""
+"""Suffixes of the names of types that `widened` makes."""
 
 
 def widened(dtype: DType, disturbed: bool = False) -> DType:
-    """Return a float type that takes as much memory as `dtype` and holds every number of 64 bits."""
+    """Return a float type that takes as much memory as `dtype` and holds every 64-bit number."""
     return DType(dtype.name + (_DISTURBED if disturbed else _WIDE), dtype.kind, dtype.bits)
 
 
@@ -37,13 +37,13 @@ def is_wide(dtype: DType) -> bool:
 
 
 def disturbed(values: Array, dtype: DType) -> Array:
-    """Return results of arithmetic, changed by at most a part in 2^40 if their type says so; equal numbers change
+    """Return results of arithmetic, changed by at most a part in 2^40 if their type requests it. Equal numbers change
     alike."""
     return shaken(values) if dtype.name.endswith(_DISTURBED) else values
 
 
 def shaken(values: Array) -> Array:
-    """Change each number of 64 bits by at most a part in 2^40 that depends on the number alone."""
+    """Change each 64-bit number by at most a part in 2^40 that depends on the number alone."""
     bits = np.ascontiguousarray(values, dtype=np.float64).view(np.uint64)
     with np.errstate(all="ignore"):
         mixed = (bits ^ (bits >> np.uint64(29))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -74,8 +74,8 @@ def carrier(dtype: DType) -> np.dtype[Any]:
 def round_to(values: Array, dtype: DType) -> Array:
     """Return `values` in the carrier of `dtype`, each rounded to the nearest value of `dtype`.
 
-    Integers wrap to the width of `dtype`; floats become integers by truncation, NaN 0, and those outside of its range
-    the nearest that it has.
+    Integers wrap to the width of `dtype`. A float becomes an integer by truncation; NaN becomes 0, and a float outside
+    the range becomes the nearest integer of the type.
     """
     if not dtype.is_float:
         if dtype.kind == "bool":
@@ -84,7 +84,7 @@ def round_to(values: Array, dtype: DType) -> Array:
         if values.dtype.kind == "f":
             limit = np.iinfo(carrier(dtype))
             whole = np.nan_to_num(np.trunc(values.astype(np.float64)))
-            # As a float, the greatest integer of 64 bits is one more than it.
+            # As a float, the largest 64-bit integer is one larger.
             inside = np.where(whole >= float(limit.max), 0, np.maximum(whole, float(limit.min)))
             result: Array = np.where(whole >= float(limit.max), limit.max, inside.astype(carrier(dtype)))
             return result
@@ -107,7 +107,7 @@ def round_to(values: Array, dtype: DType) -> Array:
 
 
 def _drop_mantissa(values: Array, bits: int) -> Array:
-    """Float32 rounded to nearest even with `bits` fewer mantissa bits."""
+    """Round float32 to nearest even with `bits` fewer mantissa bits."""
     raw = values.view(np.uint32)
     half = np.uint32((1 << (bits - 1)) - 1)
     keep = np.uint32((0xFFFFFFFF << bits) & 0xFFFFFFFF)
@@ -142,19 +142,19 @@ def reduced(before: Array, values: Array, group: Array, op: str, dtype: DType) -
 
 
 def bf16_to_bits(values: Array) -> Bits:
-    """uint16 bit patterns of float32 values, rounded to bfloat16."""
+    """Return the uint16 bit patterns of float32 values, rounded to bfloat16."""
     result: Array = (_drop_mantissa(values.astype(np.float32), 16).view(np.uint32) >> np.uint32(16)).astype(np.uint16)
     return result
 
 
 def bits_to_bf16(bits: Bits) -> Array:
-    """float32 values of uint16 bfloat16 bit patterns."""
+    """Return the float32 values of uint16 bfloat16 bit patterns."""
     result: Array = (bits.astype(np.uint32) << np.uint32(16)).view(np.float32)
     return result
 
 
 def to_bits(values: Array, dtype: DType) -> Bits:
-    """Unsigned storage bits of carried `values`, rounded to `dtype` first."""
+    """Return the unsigned storage bits of carried `values`, after rounding to `dtype`."""
     match dtype.name:
         case "bfloat16":
             return bf16_to_bits(values)
@@ -172,7 +172,8 @@ def to_bits(values: Array, dtype: DType) -> Bits:
 
 
 def from_bits(bits: Bits, dtype: DType) -> Array:
-    """Carried values of storage bits. Law: `to_bits(from_bits(b)) == b` except that NaNs may be made quiet."""
+    """Return the carried values of storage bits. Law: `to_bits(from_bits(b)) == b`, except that NaNs may become quiet.
+    """
     match dtype.name:
         case "bfloat16":
             return bits_to_bf16(bits)
@@ -191,7 +192,7 @@ def from_bits(bits: Bits, dtype: DType) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class _Float8:
-    """Tables of one 8-bit format: all 256 values, midpoints between neighbours, what overflow becomes."""
+    """Tables of one 8-bit format: all 256 values, the midpoints between neighbours, and the result of overflow."""
 
     values: Array
     midpoints: Array

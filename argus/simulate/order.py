@@ -1,4 +1,4 @@
-"""The last accesses of each cell, and the order of two accesses.
+"""The last accesses of each cell, and the order between two accesses.
 
 The clocks of teams order accesses within a block. Nothing orders accesses of different blocks.
 
@@ -23,9 +23,10 @@ NOBODY = -1
 class Touch(Enum):
     """The kinds of access to a cell.
 
-    `ACCUMULATE` is atomic: two of them do not conflict. `MULTIPLY` is the read of an asynchronous product. A bulk store
-    makes a `BULK_READ` of its source and a `BULK_WRITE` of its target. `BULK_ACCUMULATE` is a bulk reduction's update
-    of its target; two of them do not conflict."""
+    `ACCUMULATE` is atomic, so two of them do not conflict. `MULTIPLY` is the read of an asynchronous product. A bulk
+    store makes a `BULK_READ` of its source and a `BULK_WRITE` of its target. `BULK_ACCUMULATE` is a bulk reduction's
+    update of its target; two of them do not conflict.
+    """
 
     READ = "read"
     WRITE = "write"
@@ -37,12 +38,12 @@ class Touch(Enum):
 
     @property
     def reads(self) -> bool:
-        """True if the cell keeps its value."""
+        """True if the access does not change the cell."""
         return self in (Touch.READ, Touch.MULTIPLY, Touch.BULK_READ)
 
     @property
     def verb(self) -> str:
-        """The action of the copy engine in such an access, as one verb."""
+        """The copy engine's action in such an access, as one verb."""
         verbs = {Touch.BULK_READ: "read", Touch.BULK_WRITE: "write", Touch.BULK_ACCUMULATE: "accumulate"}
         return verbs.get(self, self.value)
 
@@ -68,15 +69,13 @@ _AGAINST: dict[Touch, tuple[Touch, ...]] = {
 }  # fmt: skip
 _ORDINARY = (Touch.READ, Touch.WRITE, Touch.ACCUMULATE)
 UNFINISHED = np.iinfo(np.int32).max
-"""The segment of what is still under way: later than all that anyone knows."""
+"""The segment of unfinished work, which is later than every known segment."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The time and place of accesses.
-
-    That is the block's number, the team and its segment, what the team knows (`known` and `fenced` of its clock), and
-    the event (an index into the event list)."""
+    """The time and place of accesses: the block's number, the team and its segment, the team's knowledge (`known` and
+    `fenced` of its clock), and the event (an index into the event list)."""
 
     block: int
     team: int
@@ -88,8 +87,9 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """`bad[i]`: access i has no order with an earlier one, made by `thread` of `block` at `event`. `bulk`: by the copy
-    engine, for that thread; `unfinished`: it is still under way."""
+    """Conflicts: where `bad[i]`, access i has no order with an earlier access by `thread` of `block` at `event`.
+    `bulk`: the copy engine made the earlier access for that thread. `unfinished`: the earlier access is still in
+    flight."""
 
     bad: Array
     thread: int
@@ -101,7 +101,8 @@ class Conflict:
 
 
 class Track:
-    """Per cell, the last segment in which a team touched it in one way, and up to two distinct threads and blocks."""
+    """For each cell, the last segment in which a team accessed it in one way, and up to two distinct threads and
+    blocks."""
 
     __slots__ = ("block", "block2", "event", "fence", "segment", "thread", "thread2")
 
@@ -115,12 +116,12 @@ class Track:
         self.block2 = np.full(cells, NOBODY, dtype=np.int32)
 
     def grow(self, cells: int) -> None:
-        """Room for `cells` cells; new ones are untouched."""
+        """Make room for `cells` cells. New cells have no accesses."""
         for name in self.__slots__:
             setattr(self, name, _grown(getattr(self, name), cells))
 
     def conflicts(self, cell: Array, thread: Array, now: Moment, known: int) -> Array:
-        """bool: the cell was touched before by another thread after segment `known`, or by another block."""
+        """Return a bool array: the cell was accessed by another thread after segment `known`, or by another block."""
         unknown: Array = self.segment[cell] > known
         block = self.block[cell]
         elsewhere = (block != NOBODY) & (block != now.block)
@@ -132,7 +133,7 @@ class Track:
         return result
 
     def touch(self, cell: Array, thread: Array, now: Moment, warp: bool) -> Array:
-        """Record accesses; bool: another thread touched the same cell in this very statement.
+        """Record accesses. Return a bool array: another thread accessed the same cell in this very statement.
 
         `warp`: every lane of the thread's warp takes part.
         """
@@ -159,21 +160,24 @@ class Track:
         self.thread[cell], self.thread2[cell] = thread, thread + 1
 
     def finish(self, cell: Array, event: int, segment: int, alone: bool = False) -> None:
-        """Record that accesses begun at `event` are over in `segment`, on cells where no later access began.
+        """Record that accesses begun at `event` end in `segment`, on cells without later accesses.
 
-        `alone`: they are over for one thread only."""
+        `alone`: only one thread knows that they have ended.
+        """
         mine = cell[self.event[cell] == event]
         self.segment[mine] = segment
         if alone:
             self.thread2[mine] = NOBODY
 
     def fenced(self, active: Array, first: int, known: int, segment: int) -> None:
-        """Some threads of the team (bool `active`, from thread `first` on) fence their accesses after `known`."""
+        """Record that some threads of the team (bool `active`, from thread `first` on) fence their accesses after
+        `known`."""
         cell = np.flatnonzero((self.segment > known) & (self.thread2 == NOBODY))
         self.fence[cell[active[self.thread[cell] - first]]] = segment
 
     def culprit(self, cell: int, thread: int, now: Moment) -> tuple[int, int, int]:
-        """(thread, block, event) of an earlier access to `cell` by someone else than `thread` of this block."""
+        """Return (thread, block, event) of an earlier access to `cell` by an agent other than `thread` of this block.
+        """
         block = int(self.block[cell])
         if block not in (NOBODY, now.block):
             return int(self.thread[cell]), block, int(self.event[cell])
@@ -186,8 +190,8 @@ class Track:
 
 
 class BulkTrack:
-    """Per cell, the last access of the copy engine: complete for those who know `phase` phases of an mbarrier; and up
-    to two distinct blocks of such accesses."""
+    """For each cell, the last access of the copy engine, which is complete for teams that know `phase` phases of an
+    mbarrier; and up to two distinct blocks of such accesses."""
 
     __slots__ = ("barrier", "block", "block2", "event", "phase", "thread")
 
@@ -203,19 +207,20 @@ class BulkTrack:
     thread: Array
 
     def grow(self, cells: int) -> None:
-        """Room for `cells` cells; new ones are untouched."""
+        """Make room for `cells` cells. New cells have no accesses."""
         for name in self.__slots__:
             setattr(self, name, _grown(getattr(self, name), cells))
 
     def conflicts(self, cell: Array, now: Moment) -> Array:
-        """bool: a copy of this block touches the cell, and its end is not known; or one of another block does."""
+        """Return a bool array: a copy of this block whose end is not known accesses the cell, or a copy of another
+        block does."""
         barrier, block = self.barrier[cell], self.block[cell]
         elsewhere = (block != NOBODY) & (block != now.block) | (self.block2[cell] != NOBODY)
         result: Array = elsewhere | ((barrier != NOBODY) & (now.known[barrier] < self.phase[cell]))
         return result
 
     def touch(self, cell: Array, thread: int, now: Moment, barrier: int, phase: int) -> None:
-        """Record a copy whose bytes are counted by component `barrier`, complete after `phase` phases."""
+        """Record a copy whose bytes component `barrier` counts, and which is complete after `phase` phases."""
         before = self.block[cell]
         moved = cell[(before != NOBODY) & (before != now.block)]
         self.block2[moved] = self.block[moved]
@@ -229,9 +234,9 @@ class BulkTrack:
 
 
 class MemoryOrder:
-    """The tracks of one memory by team, and its cells that an asynchronous copy is still to write or to read.
+    """The tracks of one memory by team, and the cells that an asynchronous copy has not written or read yet.
 
-    Tracks begin with the first access of their kind; `pending` exists for asynchronous copies of threads.
+    Tracks begin with the first access of their kind. `pending` exists for asynchronous copies of threads.
     """
 
     __slots__ = ("bulk", "cells", "pending_read", "pending_write", "tracks")
@@ -245,7 +250,7 @@ class MemoryOrder:
         self.pending_read = np.full(pending, NOBODY, dtype=np.int32)
 
     def grow(self, cells: int) -> None:
-        """Room for `cells` cells."""
+        """Make room for `cells` cells."""
         self.cells = cells
         for track in self.tracks.values():
             track.grow(cells)
@@ -275,7 +280,7 @@ class MemoryOrder:
         return self.bulk[touch]
 
     def access(self, touch: Touch, cell: Array, thread: Array, now: Moment, warp: bool) -> Conflict | None:
-        """Check the accesses against all earlier ones, then record them; the first kind of conflict found."""
+        """Check the accesses against all earlier ones and record them. Return the first kind of conflict found."""
         found = self.check(touch, cell, thread, now)
         track = self.track(touch, now.team)
         together = track.touch(cell, thread, now, warp)
@@ -307,8 +312,9 @@ class MemoryOrder:
         """Return the earlier ordinary accesses of the block that no proxy fence orders before asynchronous ones, or
         None.
 
-        `issuer`: the thread that issues the asynchronous accesses, if it is a single one. `fences`: proxy fences apply,
-        as they do for shared memory alone."""
+        `issuer`: the thread that issues the asynchronous accesses, if it is a single thread. `fences`: proxy fences
+        apply, which holds only for shared memory.
+        """
         for (earlier, team), track in self._against(touch):
             if earlier not in _ORDINARY:
                 continue

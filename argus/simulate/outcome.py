@@ -10,20 +10,22 @@ from argus.ir.nodes import Stmt
 from argus.simulate.numeric import Array
 
 Story = tuple[tuple[Event, ...], str]
-"""What led to a violation, and the order that is missing."""
+"""The steps that led to a violation, and the order that is missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """One broken rule, at the first element that broke it; `count` elements broke it in that statement's run.
+    """One broken rule, at the first element that broke it; `count` elements broke it in the same execution of the
+    statement.
 
     `property` is a row of the property table. `statement` is None for violations that only show at the end (coverage,
-    specification). `iteration` maps loop variables to their values. `logical` is the element's coordinate in
-    `object`; `physical` a register ("r3"), a byte of shared memory ("shared+0x80") or of a tensor
-    ("global a+0x10"). `other` is the second party of a race or overlap. `provenance` is the way of the value, first hop
-    first. `certain` is False if a coarser rounding than the kernel's could explain the violation: the value misses its
-    specification by little. `trace` holds the steps that led to the violation if the fault lies in the order of events,
-    and `missing` the order that is missing. `contents` is what the index tensors held before the run, as nested lists.
+    specification). `iteration` maps loop variables to their values. `logical` is the element's coordinate in `object`;
+    `physical` is a register ("r3"), a byte of shared memory ("shared+0x80") or of a tensor ("global a+0x10"). `other`
+    is the second access of a race or overlap. `provenance` is the path of the value, first hop first. `certain` is
+    False if a coarser rounding than the kernel's could explain the violation, because the value misses its
+    specification only slightly. If the order of events is at fault, `trace` holds the steps that led to the violation,
+    and `missing` the order that is missing. `contents` holds the contents of the index tensors before the run, as
+    nested lists.
     """
 
     property: str
@@ -55,11 +57,11 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of a run. `tensors`: the contents of every tensor at the end, in the carrier type; arguments are
-    untouched.
+    """The result of a run. `tensors` holds the contents of every tensor at the end, in the carrier type; the arguments
+    are not changed.
 
-    `violations`: the first of each statement, code and object, in the order in which they were found.
-    `complete` is true when every block of the grid ran to its end. `printed`: the lines of `al.device_print`, in order.
+    `violations` holds the first violation of each statement, code and object, in the order of discovery. `complete` is
+    true if every block of the grid ran to its end. `printed` holds the lines of `al.device_print`, in order.
     """
 
     tensors: dict[str, Array]
@@ -79,8 +81,8 @@ class Outcome:
 
 
 class NotReplayable(Exception):
-    """The run would take more loop iterations, memory or time than it was allowed."""
+    """The run would exceed the allowed number of loop iterations, memory or time."""
 
 
 class Stopped(Exception):
-    """A violation after which the block cannot go on, or the first one where that was asked for."""
+    """Raised at a violation after which the block cannot continue, or at the first violation if that was requested."""

@@ -1,4 +1,4 @@
-"""Declared parts of outputs at concrete sizes: which elements they are, and by which variables."""
+"""Declared parts of outputs at concrete sizes: their elements, and the variables of each element."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from argus.simulate.numeric import Array
 from argus.simulate.reference import Reference
 
 _MOST = 1 << 22
-"""Points of a box that are looked at."""
+"""Largest number of points of a box that are examined."""
 
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """The elements of a part by their row-major numbers, and for each the values of the part's variables."""
+    """The elements of a part by their row-major numbers, with the values of the part's variables for each."""
 
     index: Array
     variables: tuple[Array, ...]
@@ -37,7 +37,7 @@ def declared_part(run: Run, output: str) -> Covers | None:
 
 
 def points(run: Run, covers: Covers) -> Points | None:
-    """Return the elements of a part; None if there are too many to enumerate."""
+    """Return the elements of a part, or None if there are too many to enumerate."""
     box = tuple(max(0, int(scalar(e, run.params))) for e in covers.shape)
     if prod(box) > _MOST:
         return None

@@ -1,7 +1,8 @@
-"""Tiles of a peer in a cluster. A tile exists from the start of its block to the block's end (argus/ir/cluster.py).
+"""Check accesses to tiles of other blocks of a cluster. A tile exists from the start of its block to the block's end
+(argus/ir/cluster.py).
 
-An access comes after the start of the tile's block if its team knows of anything that a team of that block did, and
-before its end if some team of that block comes to know of the access.
+An access comes after the start of the tile's block if its team knows of any action of a team of that block. It comes
+before the end if some team of that block learns of the access.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from argus.simulate.step import Step
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """The last access of a team to a tile of a peer, in that segment of the team."""
+    """The last access of a team to a tile of another block, in that segment of the team."""
 
     step: Step
     memory: Memory
@@ -31,7 +32,7 @@ class Visit:
 
 @dataclass(frozen=True, slots=True)
 class Stray:
-    """An access to a tile of a peer that may not exist at that time: what is wrong with it, and what would mend it."""
+    """An access to a tile of another block that may not exist at that time: what is wrong, and the remedy."""
 
     visit: Visit
     code: str
@@ -42,9 +43,11 @@ class Stray:
 
 @dataclass(slots=True)
 class Lives:
-    """The teams of each block of a cluster, the segments in which they began, and what they did to peers' tiles.
+    """The teams of each block of a cluster, the segments in which they began, and their accesses to tiles of other
+    blocks.
 
-    `met`: all blocks have met before any team began, so all have started."""
+    `met`: all blocks synchronised before any team began, so all blocks have started.
+    """
 
     teams: dict[int, list[tuple[Team, int]]]
     visits: dict[tuple[str, str], Visit]
@@ -61,7 +64,7 @@ class Lives:
         return Lives(found, {}, met)
 
     def visit(self, memory: Memory, touch: Touch, cell: Array, thread: Array, step: Step) -> Stray | None:
-        """Remember an access to a tile of a peer. Return the violation if the peer's block may not have started."""
+        """Record an access to a tile of another block. Return the violation if that block may not have started."""
         team = step.frame.team
         if not isinstance(memory, SharedTile) or not len(cell):
             return None
@@ -77,7 +80,7 @@ class Lives:
         return Stray(at, "peer-not-started", text, f"a barrier of the cluster before the {touch.value}", why)
 
     def finish(self) -> Iterator[Stray]:
-        """Yield the accesses to tiles of peers that may not be over when the blocks of the cluster end."""
+        """Yield the accesses to tiles of other blocks that may not be over when those blocks end."""
         for (tile, name), last in self.visits.items():
             owner = rank_of(tile)
             assert owner is not None

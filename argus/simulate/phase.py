@@ -13,11 +13,12 @@ from argus.simulate.step import Step
 
 @dataclass(slots=True, eq=False)
 class Mbarrier:
-    """One mbarrier. `phase` counts completed phases; `missing` arrivals and `bytes` (expected less arrived) are those
-    of the current one; `early` arrivals were one too many for it.
+    """One mbarrier. `phase` counts completed phases. `missing` is the number of arrivals, and `bytes` the number of
+    bytes (expected minus arrived), that the current phase lacks. `early` counts arrivals that came before their phase.
 
-    It was initialised by team `maker`, whose fence after that is in segment `fenced`; None: not yet. `filled` is the
-    last bulk copy that it counts, and the phase in which."""
+    Team `maker` initialised it, and the team's fence after that is in segment `fenced`, or None if there is no fence
+    yet. `filled` is the last bulk copy that it counts, with its phase.
+    """
 
     name: str
     index: int | None
@@ -26,7 +27,7 @@ class Mbarrier:
     address: int
     missing: int
     clock: Clock
-    """What the arrivals of the current phase pass on."""
+    """The knowledge that the arrivals of the current phase pass on."""
     phase: int = 0
     bytes: int = 0
     early: list[Clock] = field(default_factory=list)
@@ -34,7 +35,7 @@ class Mbarrier:
     fenced: int | None = None
     filled: tuple[Step, int] | None = None
     history: list[Clock] = field(default_factory=list)
-    """What each completed phase passes on."""
+    """The knowledge that each completed phase passes on."""
 
     @property
     def label(self) -> str:
@@ -42,11 +43,11 @@ class Mbarrier:
 
     @property
     def physical(self) -> str:
-        """The address in shared memory, in words; empty for a named barrier, which has none."""
+        """The address in shared memory as text, or empty for a named barrier, which has no address."""
         return "" if self.index is None else f"shared+{self.address:#x}"
 
     def arrive(self, clock: Clock) -> bool:
-        """Count one arrival. Return True if the current phase takes it, False if it came too early."""
+        """Count one arrival. Return True if the current phase takes it, and False if it came too early."""
         if self.missing == 0:
             self.early.append(clock)
             return False
@@ -56,7 +57,7 @@ class Mbarrier:
         return True
 
     def complete(self) -> None:
-        """End the phase if nothing is missing; what came too early then counts in the next."""
+        """End the phase if nothing is missing. Early arrivals then count in the next phase."""
         while self.missing == 0 and self.bytes == 0:
             self.phase += 1
             self.clock.known[self.component] = self.phase

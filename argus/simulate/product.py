@@ -1,9 +1,9 @@
-"""Asynchronous matrix products (wgmma): operands in shared memory, or the first in registers; the accumulator in
-registers of whole warpgroups.
+"""Asynchronous matrix products (wgmma). The operands are in shared memory, the first one possibly in registers; the
+accumulator is in registers of whole warpgroups.
 
 A product may read its operands and write its registers at any time between its issue and the wait that covers its
 group. The simulation reads and writes values at that wait, or reads them at the issue if the schedule says so. Tags
-follow the program's order: for a program without races there is no difference.
+follow the program's order, which makes no difference for a program without races.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _GROUP_THREADS = 32 * WARPGROUP
 
 
 def issue(block: Block, stmt: Mma, row: WgmmaRow, frame: Frame) -> None:
-    """Start `d += a b^T`."""
+    """Start the product `d += a b^T`."""
     if stmt.warps is None:
         raise ValueError("a matrix product without a distribution is left: lower the kernel first")
     step = block.step(stmt, frame, None)
@@ -93,8 +93,8 @@ def _parts(
 
 @lru_cache(maxsize=64)
 def _by_warpgroup(a: FragmentLayout, d: FragmentLayout) -> list[tuple[Array, Array, Array]]:
-    """Return, for each warpgroup, its rows' positions in `a`, its columns of the product, its results' positions in
-    `d`."""
+    """Return, for each warpgroup, the positions of its rows in `a`, its columns of the product, and the positions of
+    its results in `d`."""
     count = d.num_threads // _GROUP_THREADS
     result = []
     for x, y in zip(by_group(a, _GROUP_THREADS, count), by_group(d, _GROUP_THREADS, count), strict=True):
@@ -104,7 +104,7 @@ def _by_warpgroup(a: FragmentLayout, d: FragmentLayout) -> list[tuple[Array, Arr
 
 
 def _reads(block: Block, memory: Memory, cell: Array, step: Step) -> None:
-    """Check the read of an operand; it is under way from now on."""
+    """Check the read of an operand. The read is in flight from now on."""
     if isinstance(memory, Registers):
         _unfenced(block, memory, cell, step)
         assert memory.hazards is not None
@@ -120,7 +120,7 @@ def _reads(block: Block, memory: Memory, cell: Array, step: Step) -> None:
 
 
 def _writes(block: Block, begun: Product) -> None:
-    """Check the accumulator's registers; they are in flight from now on."""
+    """Check the accumulator's registers. They are in flight from now on."""
     memory = begun.d
     cells = np.concatenate([p.d.reshape(-1) for p in begun.parts])
     _unfenced(block, memory, cells, begun.step)
@@ -129,7 +129,8 @@ def _writes(block: Block, begun: Product) -> None:
 
 
 def _unfenced(block: Block, memory: Registers, cells: Array, step: Step) -> None:
-    """Report registers that nothing has written, and those whose last ordinary access no fence orders before this."""
+    """Report registers that were never written, and registers whose last ordinary access is not fenced before the
+    product."""
     missing = ~memory.written(cells)
     if missing.any():
         checked.uninitialised(block, memory, cells, memory.first + cells // memory.per_thread, missing, step)
@@ -179,7 +180,7 @@ def commit(block: Block, stmt: MmaCommit, frame: Frame) -> None:
 
 
 def wait(block: Block, stmt: MmaWait, frame: Frame) -> None:
-    """Complete all products of committed groups but the last `pending` ones, in order."""
+    """Complete all products of committed groups except the last `pending` groups, in order."""
     _together(block, block.step(stmt, frame, None), "a wait for products")
     team = frame.team
     due = team.committed - stmt.pending
@@ -214,7 +215,7 @@ def _complete(block: Block, done: Product, team: Team) -> None:
 
 
 def finish(block: Block, teams: list[Team]) -> None:
-    """The block ends: products should have been waited for."""
+    """Check, at the end of the block, that all products were waited for."""
     for team in teams if block.run.checks else ():
         for left in _of(block, team):
             text = "an asynchronous product may still read shared memory when the block ends"
@@ -225,7 +226,7 @@ def finish(block: Block, teams: list[Team]) -> None:
 
 
 def _release(flight: Array, cells: Array, event: int) -> None:
-    """The product of `event` is done with registers, unless a later one uses them too."""
+    """Release the registers of the product of `event`, unless a later product uses them too."""
     flight[cells[flight[cells] == event]] = NOBODY
 
 

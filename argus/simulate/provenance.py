@@ -1,4 +1,4 @@
-"""The way of a value: all movements of tags are remembered, and read backwards from a witness."""
+"""The path of a value: all movements of tags are recorded, and read backwards from a witness."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from argus.simulate.numeric import Array
 
 _LONGEST = 12
 _REMEMBERED = 1 << 24
-"""Elements of movements that are remembered in a block; older ones are forgotten."""
+"""Largest number of elements of movements that a block records. Older movements are dropped."""
 
 
 def hop(
@@ -23,7 +23,7 @@ def hop(
     sources: tuple[tuple[str, Array], ...],
     brought: Brought | None = None,
 ) -> None:
-    """Remember that `cells[i]` of `target` came from position i of the sources (-1: from none)."""
+    """Record that `cells[i]` of `target` came from position i of the sources (-1: from none)."""
     block.trace.append(Moved(event, target, cells, sources, brought))
     block.traced += len(cells) * (1 + len(sources))
     while block.traced > _REMEMBERED and len(block.trace) > 1:

@@ -1,4 +1,4 @@
-"""Checks of every access against the others: order between threads, asynchronous work, proxies, registers in flight."""
+"""Check every access against all others: order between threads, asynchronous work, proxies, registers in flight."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ _NO_WAIT = "of the thread covers the copy's group"
 def ordered(
     block: Block, memory: Memory, touch: Touch, cell: Array, thread: Array, step: Step, warp: bool = False
 ) -> None:
-    """Check and record ordinary accesses; `thread` counts in the block. `warp`: its whole warp takes part."""
+    """Check and record ordinary accesses. `thread` counts in the block. With `warp`, the thread's whole warp takes
+    part."""
     if isinstance(memory, Registers):
         registers(block, memory, touch, cell, step)
     found = None if block.lives is None else block.lives.visit(memory, touch, cell, thread, step)
@@ -46,7 +47,7 @@ def ordered(
 
 
 def stray(block: Block, found: Stray) -> None:
-    """Report an access to a tile of a peer that may not exist at that time."""
+    """Report an access to a tile of another block that may not exist at that time."""
     at = found.visit
     block.report(
         at.step, "races", found.code, found.text, at.thread, at.memory, at.cell, arrived="whatever is there",
@@ -55,9 +56,9 @@ def stray(block: Block, found: Stray) -> None:
 
 
 def asynchronous(block: Block, memory: Memory, touch: Touch, cell: Array, step: Step, alone: bool) -> Array:
-    """Check accesses through the asynchronous proxy, without recording them; the grains that they touch.
+    """Check accesses through the asynchronous proxy without recording them. Return the grains that they access.
 
-    `alone`: by the copy engine for the team's first thread, which is ordered after what that thread did itself.
+    `alone`: the copy engine makes the accesses for the team's first thread, whose own accesses are ordered before them.
     """
     order = memory.order
     assert order is not None
@@ -94,8 +95,8 @@ def asynchronous(block: Block, memory: Memory, touch: Touch, cell: Array, step: 
 
 
 def registers(block: Block, memory: Registers, touch: Touch, cell: Array, step: Step) -> None:
-    """Report ordinary accesses to registers that a product is still to write, and writes of those that it is still to
-    read; remember them until the next fence."""
+    """Report ordinary accesses to registers that a product has not written yet, and writes of registers that it has not
+    read yet. Record these accesses until the next fence."""
     hazards = memory.hazards
     if hazards is None or len(cell) == 0 or not block.run.checks:
         return
@@ -127,7 +128,8 @@ def registers(block: Block, memory: Registers, touch: Touch, cell: Array, step: 
 
 
 def pending(block: Block, memory: Memory, touch: Touch, grain: Array, thread: Array, step: Step) -> None:
-    """Report touches of cells that an asynchronous copy has yet to write, and writes of those it has to read."""
+    """Report accesses to cells that an asynchronous copy has not written yet, and writes of cells that it has not read
+    yet."""
     order = memory.order
     assert order is not None
     if not len(order.pending_write):
@@ -176,7 +178,7 @@ def report(
     step: Step,
     bulk: bool = False,
 ) -> None:
-    """Report that nothing orders an access after an earlier one. `bulk`: it is the copy engine's."""
+    """Report that nothing orders an access after an earlier one. `bulk`: the copy engine makes the access."""
     at = int(np.argmax(found.bad))
     across = found.block != block.now(step, memory).block
     unit = "program" if block.run.kernel.persistent else "block"
@@ -203,7 +205,7 @@ def report(
 
 
 def _expected(block: Block, found: Conflict, step: Step) -> str:
-    """Say what would order an access of `step` after the one found."""
+    """Return text that says what would order an access of `step` after the access found."""
     alone = block.run.log.events[found.event].role == step.frame.team.name
     between = "a barrier between the two"
     if found.event == step.event:
@@ -247,7 +249,7 @@ def _later(touch: Touch, step: Step, thread: int) -> Side:
 
 
 def _agent(stmt: Stmt) -> str:
-    """Name the agent that makes the accesses of a copy; empty if the threads make them."""
+    """Return the agent that makes the accesses of a copy, or "" if the threads make them."""
     if isinstance(stmt, Copy) and stmt.instr is not None:
         return _AGENTS.get(INSTRUCTIONS[stmt.instr].order, "")
     return ""

@@ -1,4 +1,4 @@
-"""Specified terms by execution, in float64, from what tensors held before the kernel."""
+"""Evaluate specified terms in float64, from the contents of tensors before the kernel."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def _reduced(op: str, values: Array, n: int, start: float) -> Array:
 
 
 class Reference:
-    """Evaluates terms; every bound variable is one more array axis, at the end.
+    """Evaluates terms. Every bound variable becomes an additional array axis at the end.
 
-    `disturbed`: each result of arithmetic is changed by a part in 2^40. `strained`: some came near the ends of the
-    range of 64 bits.
+    `disturbed`: each result of arithmetic is changed by a part in 2^40. `strained`: some results came near the ends of
+    the 64-bit range.
     """
 
     def __init__(
@@ -109,7 +109,8 @@ class Reference:
                 assert_never(value)
 
     def _element(self, tensor: GlobalTensor, index: list[Array]) -> Array:
-        """Return what a tensor held. An element that does not exist is NaN in a float tensor, otherwise 0."""
+        """Return the initial contents of a tensor. An element that does not exist is NaN in a float tensor, and 0 in
+        others."""
         at, inside = np.zeros((), dtype=np.int64), np.ones((), dtype=np.bool_)
         for place, extent in zip(index, tensor.shape, strict=True):
             place = np.asarray(place).astype(np.int64)

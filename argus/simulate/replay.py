@@ -1,4 +1,4 @@
-"""Replaying a witness: a few blocks at given sizes, on generated inputs, without allocating what the sizes say."""
+"""Replay a witness: run a few blocks at given sizes, on generated inputs, without allocating whole tensors."""
 
 from __future__ import annotations
 
@@ -30,16 +30,17 @@ Values = Array | Mapping[tuple[int, ...], int | float]
 """A whole tensor, or some of its elements by coordinate."""
 
 SMALL, FRACTIONS, LARGE, NEGATIVE = (-6, 7, 1.0), (-6, 7, 2.0**-4), (-6, 7, 16.0), (-12, -6, 16.0)
-"""What floats may be made of: the integers of a range, times a factor."""
+"""Ranges of floats in generated inputs: the integers of a range, times a factor."""
 
 _UNDECLARED = {"int": (-3, 8), "uint": (0, 8), "bool": (0, 2)}
-"""What integers a tensor holds if no range is declared, [low, high) by kind of type: 0 and negative ones, too."""
+"""The range [low, high) of integers in generated inputs without a declared range, by kind of type. The ranges include 0
+and, if possible, negative numbers."""
 
 _SCHEDULES = ("program", "reverse", "lazy")
 _DENSE = 1 << 20
 _MOST_BLOCKS = 1 << 12
 _SHOWN = 1 << 12
-"""Elements of an index tensor that a counterexample has with it."""
+"""Largest number of elements of an index tensor that a counterexample shows."""
 
 
 def replay(
@@ -55,20 +56,23 @@ def replay(
     floats: tuple[int, int, float] = SMALL,
     work: Work | None = None,
 ) -> tuple[Violation, ...]:
-    """Run `blocks` (None: the whole grid, then also coverage) of the explicit kernel and return what it breaks.
+    """Run `blocks` of the explicit kernel and return the rules that it breaks. If `blocks` is None, run the whole grid,
+    and also check coverage.
 
-    `schedule`: as in `simulate`; None: the program's order and, for a kernel with roles that breaks nothing in it,
-    "reverse", "lazy" and each role eagerly. Programs of a persistent kernel run in one block, and in two in "reverse".
+    `schedule`: as in `simulate`. None means the program's order and, for a kernel with roles that breaks no rule in it,
+    also "reverse", "lazy" and each role eagerly. Programs of a persistent kernel run in one block, and in "reverse" in
+    two.
 
-    `sizes`: the value of every size and scalar parameter; symbolic strides may be given too, and are otherwise
-    those of a contiguous tensor. Tensors hold small pseudo-random values that depend on the name, the coordinate
-    and `seed` only: of floats, the integers in [low, high) times a factor, as `floats` says, and float scalars are that
-    factor; integer tensors hold values within their declared `InRange`, others from -3 to 7; `tensors` replaces them,
-    wholly or at single coordinates. Elements are made when touched, so sizes may be as large as they like.
+    `sizes`: the value of every size and scalar parameter. Symbolic strides may be given too; by default they are those
+    of a contiguous tensor. Tensors hold small pseudo-random values that depend only on the name, the coordinate and
+    `seed`. `floats` = (low, high, factor) describes floats: integers in [low, high) times the factor, and float scalars
+    are the factor. Integer tensors hold values within their declared `InRange`, and otherwise from -3 to 7. `tensors`
+    replaces these values, for whole tensors or at single coordinates. Elements are generated when they are accessed, so
+    sizes may be large.
 
-    Raises `NotReplayable` when the sizes break a precondition (or leave an index tensor no values), a loop takes more
-    than `iterations` iterations, the grid more than 4096 blocks, a tensor has 2^63 elements, or the run takes
-    more steps than `work` has.
+    Raises `NotReplayable` if the sizes break a precondition (or leave an index tensor no values), a loop takes more
+    than `iterations` iterations, the grid has more than 4096 blocks, a tensor has 2^63 elements, or the run takes more
+    steps than `work` has.
     """
     kernel, given = unite(kernel), dict(tensors or {})
     params = _params(kernel, sizes, floats[2])
@@ -90,7 +94,7 @@ def replay(
 
 
 def _held(kernel: Kernel, contents: Mapping[str, Contents], params: Mapping[str, Number]) -> dict[str, Any]:
-    """Return the contents of the index tensors before the kernel, as nested lists; large ones are left out."""
+    """Return the contents of the index tensors before the kernel, as nested lists. Large tensors are left out."""
     result = {}
     for tensor in index_tensors(kernel):
         shape, _ = launch.extents(tensor, params)
@@ -122,7 +126,8 @@ def _floats(kernel: Kernel) -> list[str]:
 
 
 def _strides(tensor: Tensor, shape: tuple[int, ...], params: Mapping[str, Number]) -> tuple[int, ...]:
-    """Return the given strides, and for the others those of a contiguous tensor, padded to the declared alignment."""
+    """Return the given strides, and for other tensors those of a contiguous tensor, padded to the declared alignment.
+    """
     unit = max(1, tensor.alignment // tensor.dtype.bytes)
     result = [0] * len(shape)
     step = 1
@@ -169,7 +174,7 @@ def _contents(
 def _arranged(
     tensor: Tensor, what: Declared, shape: tuple[int, ...], seed: int, given: Mapping[tuple[int, ...], int | float]
 ) -> Array:
-    """Return contents in a declared order. They are generated as a whole."""
+    """Return contents in a declared order. They are generated for the whole tensor at once."""
     if prod(shape) > _DENSE:
         raise NotReplayable(f"{tensor.name} has {prod(shape)} elements, too many to put in order")
     start = np.int64(zlib.crc32(f"{seed}{tensor.name}".encode()) << 31)
@@ -198,7 +203,7 @@ class _Fill:
         self.given = {_linear(index, shape): value for index, value in given.items()}
 
     def __call__(self, index: Array) -> Array:
-        count = max(1, self.high - self.low)  # an empty tensor may have an empty range
+        count = max(1, self.high - self.low)  # The range of an empty tensor may be empty.
         values = (hashed(index ^ np.int64(self.seed << 31)) % np.uint64(count)).astype(np.int64) + self.low
         result = round_to(values * self.factor, self.dtype).astype(carrier(self.dtype))
         for at, value in self.given.items():

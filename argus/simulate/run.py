@@ -1,4 +1,4 @@
-"""Running a kernel: blocks one after the other, the programs of a block in an order that a schedule chooses."""
+"""Run a kernel: blocks one after another, and the programs of a block in an order that a schedule chooses."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from argus.work import Work
 T = TypeVar("T")
 
 MOST_ITERATIONS = 1 << 20
-"""Iterations of one loop that a simulation is willing to run."""
+"""Largest number of iterations of one loop that a simulation runs."""
 
 
 def simulate(
@@ -56,17 +56,19 @@ def simulate(
 ) -> Outcome:
     """Execute an explicit kernel on NumPy arrays and report every rule that it breaks.
 
-    `arguments`: an array or number for each parameter by name, floats as float32; they are not changed. `blocks`:
-    run only these (coverage and specifications are then not checked); default all of the grid. `grid` is needed
-    for a kernel that declares none. `checks`: bounds are always checked, the other properties only with this.
-    `tags`: carry tags and evaluate tag assertions (docs/tags.md). `schedule` orders what runs side by side in a block
-    (argus/simulate/schedule.py): "program", "reverse", "lazy", "eager-ROLE" or "random(SEED)". Values are the same
-    under all of them unless there is a race. A persistent kernel's programs are shared out to `resident` blocks; those
-    of `blocks` all go to one, in that order. A cluster runs as one block (`argus.ir.cluster`). `watch`: collect what
-    `al.device_print` prints, and stop at an `al.device_assert` that fails.
+    - `arguments`: an array or number for each parameter by name, floats as float32. They are not changed.
+    - `blocks`: run only these blocks, without checks of coverage and specifications. The default is the whole grid.
+    - `grid`: needed for a kernel that declares no grid.
+    - `checks`: check all properties. Without it, only bounds are checked.
+    - `tags`: carry tags and evaluate tag assertions (docs/tags.md).
+    - `schedule`: the order of work that runs side by side in a block (argus/simulate/schedule.py): "program",
+      "reverse", "lazy", "eager-ROLE" or "random(SEED)". All schedules give the same values unless there is a race.
+    - `resident`: the number of blocks among which a persistent kernel's programs are divided. The programs in `blocks`
+      all go to one block, in the given order.
+    - `watch`: collect the output of `al.device_print`, and stop at an `al.device_assert` that fails.
 
-    Raises `LaunchError` for arguments that break a precondition, `NotReplayable` for a loop of more than
-    2^20 iterations, or a run of more steps than `work` has.
+    A cluster runs as one block (`argus.ir.cluster`). Raises `LaunchError` for arguments that break a precondition, and
+    `NotReplayable` for a loop of more than 2^20 iterations, or a run of more steps than `work` has.
     """
     kernel = unite(kernel)
     params = launch.bind(kernel, arguments)
@@ -178,7 +180,8 @@ def walk_grid(grid: tuple[int, ...], group: int) -> list[tuple[int, ...]]:
 
 
 def share(programs: Sequence[T], block: int, blocks: int) -> list[T]:
-    """Return the programs of one block. Each round gives every block one program; the order of blocks alternates."""
+    """Return the programs of one block. Each round gives every block one program, and the order of blocks alternates.
+    """
     turns = enumerate(range(0, len(programs), blocks))
     places = (first + (block if turn % 2 == 0 else blocks - 1 - block) for turn, first in turns)
     return [programs[place] for place in places if place < len(programs)]
@@ -191,7 +194,7 @@ def run_blocks(
     schedule: str | Schedule,
     resident: int = 2,
 ) -> Outcome:
-    """Run the blocks in order, then check what only the end shows."""
+    """Run the blocks in order, then check the properties that only show at the end."""
     chosen = list(blocks) if blocks is not None else walk_grid(grid or (), run.kernel.group)
     order = Schedule.parse(schedule, run.kernel) if isinstance(schedule, str) else schedule
     complete = blocks is None

@@ -1,7 +1,7 @@
-"""The parties that run side by side in a block: warps or roles in an order that a schedule chooses, the copy engine.
+"""Run the parties of a block side by side: warps or roles, in an order that a schedule chooses, and the copy engine.
 
-A party runs until it waits. Without roles the parties are the warps of the block, or all of them as one (as they are in
-a kernel of asynchronous statements, which take more than a warp); a role is one party. Schedules:
+A party runs until it waits. A role is one party. Without roles, the parties are the warps of the block, or all warps
+together (in kernels with asynchronous statements, which need more than a warp). Schedules:
 
 - "program": in turn; all warps of a block as one party;
 - "reverse": in turn, the last first; bulk copies arrive in reverse order;
@@ -11,7 +11,7 @@ a kernel of asynchronous statements, which take more than a warp); a role is one
 - "random(SEED)": drawn anew at every wait; bulk copies arrive, and bulk stores go on, at any time.
 
 Except for "eager" and "random", bulk copies arrive one by one when nothing else can run, and bulk stores read and write
-as late as they may.
+as late as possible.
 """
 
 from __future__ import annotations
@@ -41,10 +41,11 @@ from argus.simulate.usage import kernel_roles
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """`pick(parties, last)` is the next of the numbers of `parties` that can run, `last` the one that ran before.
+    """The choices of a schedule. `pick(parties, last)` returns the next party among the numbers of `parties` that can
+    run; `last` ran before.
 
-    `single`: the warps of a block are parties of their own. `early`: asynchronous work is done at the issue.
-    `arrive(flying)`: which of that many bulk copies arrives now, where nothing can run (`must`) or anyway.
+    `single`: each warp of a block is a party. `early`: asynchronous work is done when it is issued. `arrive(flying)`:
+    returns which of that many bulk copies arrives now, when nothing else can run (`must`) or otherwise.
     """
 
     pick: Callable[[list[int], int], int]
@@ -78,7 +79,8 @@ class Schedule:
 
 @dataclass(slots=True)
 class Path:
-    """The decisions of one run: `taken` to begin with, then always the first way; `ways` counts those there were."""
+    """The decisions of one run: first those in `taken`, then always the first choice. `ways` records the number of
+    choices at each decision."""
 
     taken: list[int] = field(default_factory=list)
     ways: list[int] = field(default_factory=list)
@@ -119,7 +121,7 @@ def _last(flying: int, must: bool) -> int | None:
 
 @dataclass(slots=True, eq=False)
 class Party:
-    """Threads that run together, and what they wait for now."""
+    """Threads that run together, and the event for which they wait."""
 
     walk: Iterator[Pause]
     frame: Frame
@@ -133,14 +135,15 @@ class Party:
 
     @property
     def ready(self) -> bool:
-        """True if this party can run now: it has not ended, and what it waits for, if anything, is over."""
+        """True if this party can run now: it has not ended, and the event for which it waits, if any, has happened."""
         if isinstance(self.pause, Waiting):
             return self.pause.over
         return not self.ended and self.pause is None
 
 
 def run_block(block: Block, schedule: Schedule) -> None:
-    """Run one block to its end: what the whole block runs, then its roles side by side, then what is left of tags."""
+    """Run one block to its end: the statements of the whole block, then its roles side by side, then the remaining tag
+    statements."""
     kernel = block.run.kernel
     block.barriers = mbarrier.barriers(block)
     before = tuple(takewhile(lambda stmt: not isinstance(stmt, Roles), kernel.body))
@@ -164,7 +167,7 @@ def run_block(block: Block, schedule: Schedule) -> None:
 
 
 def _run_roles(block: Block, schedule: Schedule) -> list[Team]:
-    """Run all roles to their ends; the teams that they were."""
+    """Run all roles to their ends, and return their teams."""
     kernel, parties = block.run.kernel, []
     for number, role in enumerate(kernel_roles(kernel)):
         threads = role.num_warps * kernel.warp_size
@@ -194,8 +197,8 @@ def _run(block: Block, parties: list[Party], schedule: Schedule) -> None:
 
 
 def _copy_engine(block: Block, schedule: Schedule, must: bool) -> bool:
-    """Let a bulk copy arrive or a bulk store go on; return True if one did. `must`: only an arrival lets anything
-    run."""
+    """Let a bulk copy arrive or a bulk store continue. Return True if one did. `must`: nothing but an arrival lets a
+    party run."""
     due = [] if must else [s for s in block.stores if not s.written]
     flying = len(block.bulk) + len(due)
     chosen = schedule.arrive(flying, must) if flying else None
@@ -242,7 +245,7 @@ def _all_present(block: Block, here: list[tuple[Barrier | WaveBarrier, Frame]], 
 
 
 def _deadlock(block: Block, parties: list[Party]) -> None:
-    """Report a deadlock: who waits for which phase, and what is missing of it."""
+    """Report a deadlock: which party waits for which phase, and what the phase lacks."""
     stuck = [p.pause for p in parties if isinstance(p.pause, Waiting)]
     ended = [p.frame.team.name for p in parties if p.ended]
     first = stuck[0]

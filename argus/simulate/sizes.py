@@ -1,4 +1,4 @@
-"""Small sizes to try a kernel at: with tails, with loops that run not at all and often."""
+"""Small sizes at which a kernel is tried: with tails, and with loops that run zero times and several times."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from argus.simulate.launch import bind_shape, scalar, unmet
 FLOAT = 0.5
 """The value of every float argument."""
 _TRIED = 64
-"""Neighbours of a wanted size vector that are tried before it is given up."""
+"""Largest number of neighbours of a wanted size vector that are tried."""
 
 
 # ---------------------------------------------------------------------------- what a kernel admits
@@ -51,7 +51,8 @@ def admissible(kernel: Kernel, values: Mapping[str, int]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Size:
-    """A size: the extent of the tiles that cover it, the unit it must be a multiple of, whether a loop runs over it."""
+    """A size: the extent of the tiles that cover it, the unit of which it must be a multiple, and whether a loop runs
+    over it."""
 
     name: str
     tile: int
@@ -60,10 +61,10 @@ class _Size:
 
 
 def size_vectors(kernel: Kernel) -> tuple[dict[str, int], ...]:
-    """Up to six admissible values of all sizes and integer arguments, small, most with tails.
+    """Return up to six admissible small values of all sizes and integer arguments, most of them with tails.
 
-    Loops run 0 times, once, twice, and five times, which is more than there are stages; in persistent kernels also 0
-    times in several programs.
+    Loops run zero times, once, twice, and five times, which is more than the number of stages; in persistent kernels
+    also zero times in several programs.
     """
     sizes = [_describe(kernel, name) for name in integer_parameters(kernel)]
     wanted: tuple[dict[str, int], ...] = (
@@ -100,7 +101,7 @@ def longer(kernel: Kernel, values: Mapping[str, int], least: int) -> Iterator[di
 
 
 def integer_parameters(kernel: Kernel) -> tuple[str, ...]:
-    """Sizes and integer arguments."""
+    """Return the names of sizes and integer arguments."""
     return (*kernel.sizes, *(p.name for p in kernel.params if isinstance(p, Scalar) and not p.dtype.is_float))
 
 
@@ -141,14 +142,14 @@ def _describe(kernel: Kernel, name: str) -> _Size:
 
 
 def _single(kernel: Kernel) -> frozenset[str]:
-    """Return the sizes that count programs: plain extents of the grid, and the sizes that these are computed from."""
+    """Return the sizes that count programs: plain extents of the grid, and the sizes from which these are computed."""
     names = {e.name for e in kernel.grid or () if isinstance(e, Param)}
     related = (e for size, other in _equalities(kernel) if size in names for e in walk(other))
     return frozenset(names | {e.name for e in related if isinstance(e, Param)})
 
 
 def _equalities(kernel: Kernel) -> list[tuple[str, Expr]]:
-    """Sizes that a precondition gives as expressions of others."""
+    """Return the sizes that a precondition gives as expressions of others."""
     found = []
     for condition in kernel.preconditions:
         match condition:
@@ -160,7 +161,7 @@ def _equalities(kernel: Kernel) -> list[tuple[str, Expr]]:
 
 
 def _solved(kernel: Kernel, values: dict[str, int]) -> dict[str, int]:
-    """Return `values` with the sizes that preconditions determine computed from the others."""
+    """Return `values` in which the sizes that preconditions determine are computed from the others."""
     known = values
     for name, other in _equalities(kernel):
         if name in known:

@@ -1,4 +1,4 @@
-"""Specifications by execution: the reference value in float64 beside what the kernel wrote."""
+"""Check specifications by execution: compare the reference value in float64 with the value that the kernel wrote."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from argus.simulate.usage import usage
 
 _CHUNK = 1 << 22
 _MOST_TERMS = 1 << 27
-"""Terms that are evaluated; of larger outputs only evenly spaced elements are."""
+"""Largest number of terms that are evaluated. For larger outputs, only evenly spaced elements are checked."""
 _COARSE = 10
-"""Mantissa bits with which an error of another formula for the same function would still be explained."""
+"""Number of mantissa bits at which rounding would also explain the error of another formula for the same function."""
 _MANTISSA = {
     "float32": 23,
     "tfloat32": 10,
@@ -40,12 +40,14 @@ _MANTISSA = {
 
 
 def check_spec(run: Run, stmt: Spec, complete: bool, widely: Callable[[], tuple[Run, Run] | None]) -> None:
-    """Report the written element of the output that is farthest from its specified value, if it is too far.
+    """Report the written element of the output that is farthest from its specified value, if the distance is too large.
 
-    `widely`: the same run of numbers of 64 bits, as it is and disturbed (`argus.simulate.wide`). A difference counts
-    if it shows there, too, and is more than rounding and overflow explain; None: nothing can be told.
+    `widely` holds the same run in 64-bit numbers, without and with a disturbance (`argus.simulate.wide`). A difference
+    counts if these runs show it, too, and if rounding and overflow do not explain it. If `widely` is None, nothing can
+    be decided.
 
-    Of an output that is accumulated into, all elements count, after all blocks: the specification says what is added.
+    For an output that is accumulated into, all elements count, after all blocks, because the specification says what is
+    added.
     """
     output = run.tensors[stmt.output]
     combined = _combined(run, stmt)
@@ -105,21 +107,21 @@ def check_spec(run: Run, stmt: Spec, complete: bool, widely: Callable[[], tuple[
 
 
 def _arrived(output: GlobalTensor, index: Array) -> Array:
-    """float64 `[n]`: what a tensor holds at row-major indices."""
+    """Return float64 `[n]`: the contents of a tensor at row-major indices."""
     return output.contents.values[output.contents.cells(index)].astype(np.float64)
 
 
 _MOST_WIDE = 256
-"""Elements that are computed again in 64 bits: half of them the farthest from what is specified."""
+"""Number of elements that are computed again in 64 bits. Half of them are the farthest from their specified values."""
 _COARSER = 2.0**17
-"""How much more rounding to float32 changes a result than a disturbance by parts in 2^40."""
+"""Factor by which rounding to float32 changes a result more than a disturbance by parts in 2^40."""
 
 
 def _explained(
     run: Run, stmt: Spec, index: Array, allowed: Array, combined: np.ufunc | None,
     widely: Callable[[], tuple[Run, Run] | None], part: Points | None,
 ) -> Array:  # fmt: skip
-    """bool `[n]`: the elements that rounding and overflow may have made differ from what is specified."""
+    """Return bool `[n]`: the elements whose difference from the specification rounding and overflow may explain."""
     runs = widely()
     if runs is None:
         return np.ones(len(index), dtype=np.bool_)
@@ -152,18 +154,20 @@ def _kinds_differ(a: Array, b: Array) -> Array:
 
 
 def _combined(run: Run, stmt: Spec) -> np.ufunc | None:
-    """Return the one operation that accumulates into the output; None if there is none or several, or a store."""
+    """Return the one operation that accumulates into the output, or None if there is a store, no accumulation, or
+    several operations."""
     ops = {s.op for s in walk(run.kernel.body) if isinstance(s, Accumulate) and s.dst.obj == stmt.output}
     stored = stmt.output in usage(run.kernel).stored
     return None if stored or len(ops) != 1 else UFUNCS[ops.pop()]
 
 
 def tolerance(kernel: Kernel, stmt: Spec, magnitude: Array, scale: float, mantissa: int = 23) -> Array:
-    """Return the error of each element that rounding explains; 0 for integers.
+    """Return the error of each element that rounding explains, or 0 for integers.
 
-    A unit is one in the last place of the coarsest float type of the kernel's tensors and tiles; no type counts for
-    more than `mantissa` bits. The tolerance is four units relative to the element, plus a share of `scale`: one unit
-    where rounded values pass through a function or a second reduction (`_deep`), else 2^-16."""
+    A unit is one in the last place of the coarsest float type of the kernel's tensors and tiles, where no type counts
+    for more than `mantissa` bits. The tolerance is four units relative to the element, plus a share of `scale`: one
+    unit if rounded values pass through a function or a second reduction (`_deep`), else 2^-16.
+    """
     objects: tuple[Fragment | Shared, ...] = (*kernel.fragments, *kernel.shared)
     if not kernel.object(stmt.output).dtype.is_float:
         return np.zeros_like(magnitude)
@@ -176,7 +180,8 @@ def tolerance(kernel: Kernel, stmt: Spec, magnitude: Array, scale: float, mantis
 def _deep(value: SpecTerm, inside: bool = False) -> bool:
     """Return True if a rounded value may be used again.
 
-    That is a reduction in a reduction, or under another operator than +, -, *."""
+    This is so for a reduction in a reduction, or under an operator other than +, -, *.
+    """
     match value:
         case SpecReduce(op=op, body=body):
             return inside or op == "logaddexp" or _deep(body, True)
@@ -189,9 +194,10 @@ def _deep(value: SpecTerm, inside: bool = False) -> bool:
 
 
 def _at(stmt: Spec, shape: tuple[int, ...], index: Array, reference: Reference, part: Points | None) -> Array:
-    """float64 `[n]`: the specified values at n row-major indices, from the tensors' contents before the kernel.
+    """Return float64 `[n]`: the specified values at n row-major indices, from the tensors' contents before the kernel.
 
-    `part`: what the kernel says that it writes, whose variables the specification has; None: all.
+    `part` is the part of the output that the kernel writes, whose variables the specification uses, or None for the
+    whole output.
     """
     coords = part.of(index) if part is not None else np.unravel_index(index, shape) if shape else ()
     rows = max(1, _CHUNK // _volume(stmt.value, reference.params))
@@ -209,8 +215,8 @@ _Box = tuple[tuple[int, int], ...]
 
 
 def _everywhere(stmt: Spec, shape: tuple[int, ...], boxes: list[_Box], run: Run) -> Array:
-    """Return the specified values at all indices. A term is evaluated once for coordinates that it does not depend
-    on."""
+    """Return the specified values at all indices. A term is evaluated once for coordinates on which it does not depend.
+    """
     result = np.empty(shape)
     for box in boxes:
         mesh = np.ix_(*(np.arange(first, end) for first, end in box))
@@ -220,8 +226,8 @@ def _everywhere(stmt: Spec, shape: tuple[int, ...], boxes: list[_Box], run: Run)
 
 
 def _boxes(value: SpecTerm, shape: tuple[int, ...], params: Mapping[str, Number]) -> list[_Box]:
-    """Return the boxes in which an output is evaluated one by one; none if that takes too long, or if it has no
-    elements."""
+    """Return the boxes in which an output is evaluated one after another, or none if that takes too long or the output
+    is empty."""
 
     def most(piece: list[int]) -> int:
         return _widest(value, dict(enumerate(piece)), params)
@@ -242,12 +248,13 @@ def _boxes(value: SpecTerm, shape: tuple[int, ...], params: Mapping[str, Number]
 
 
 def _widest(value: SpecTerm, extents: Mapping[int, int], params: Mapping[str, Number]) -> int:
-    """Return the most values that any part of a term has, given the number of values of each coordinate (`extents`)."""
+    """Return the largest number of values of any part of a term, given the number of values of each coordinate
+    (`extents`)."""
     return _width(value, extents, params)[0]
 
 
 def _width(value: SpecTerm, extents: Mapping[int, int], params: Mapping[str, Number]) -> tuple[int, frozenset[int]]:
-    """Return the result of `_widest`, and the axes that the term depends on."""
+    """Return the result of `_widest`, and the axes on which the term depends."""
     match value:
         case SpecReduce(axis=axis, extent=extent, body=body):
             most, axes = _width(body, {**extents, axis: int(scalar(extent, params))}, params)
@@ -266,9 +273,10 @@ def _width(value: SpecTerm, extents: Mapping[int, int], params: Mapping[str, Num
 
 
 def _volume(value: SpecTerm, params: Mapping[str, Number], around: int = 1) -> int:
-    """Return how many terms one element takes at once: the product of the extents of all nested reductions.
+    """Return the number of terms that one element evaluates at once: the product of the extents of all nested
+    reductions.
 
-    The scores of a softmax are evaluated for all its places at once, but for one place of the reduction around it.
+    The scores of a softmax are evaluated for all of its places at once, but for one place of the reduction around it.
     """
     match value:
         case SpecReduce(extent=extent, body=body):

@@ -1,4 +1,4 @@
-"""Executing statements, all threads of a group at once."""
+"""Execute statements, all threads of a group at once."""
 
 from __future__ import annotations
 
@@ -67,12 +67,12 @@ _LARGEST_INT = 2**31 - 1
 
 
 Pause = Union[tuple[Barrier | WaveBarrier, Frame], Waiting]
-"""Where threads wait for others: at a barrier, or for an mbarrier."""
+"""A place where threads wait for others: at a barrier, or for an mbarrier."""
 
 
 _STATEMENT_STEPS = 550
 _ELEMENTS_PER_STEP = 4
-"""Measured: one statement takes about 0.3 ms, and 0.13 us for each element."""
+"""Measured: one statement takes about 0.3 ms, plus 0.13 us for each element."""
 
 
 def _spend(block: Block, stmt: Stmt) -> None:
@@ -87,7 +87,7 @@ def _spend(block: Block, stmt: Stmt) -> None:
 
 
 def execute(block: Block, body: tuple[Stmt, ...], frame: Frame) -> Iterator[Pause]:
-    """Run `body` for the threads of `frame`; yields where they wait."""
+    """Run `body` for the threads of `frame`. Yields at the places where they wait."""
     for stmt in body:
         if not frame.active.any():
             return
@@ -157,7 +157,7 @@ _Ordering = Union[
 
 
 def _order(block: Block, stmt: _Ordering, frame: Frame) -> None:
-    """Run a statement that orders others, and at which threads do not wait for other threads."""
+    """Run a statement that orders others and at which threads do not wait for other threads."""
     match stmt:
         case CommitGroup():
             block.passes(stmt, frame, "commit")
@@ -204,7 +204,7 @@ def _order(block: Block, stmt: _Ordering, frame: Frame) -> None:
 
 
 def _wait_counts(block: Block, stmt: WaitCounts, frame: Frame) -> None:
-    """Land all loads to LDS except the last `vm` of each wave. With `lgkm` 0, a later barrier orders earlier
+    """Complete all loads to LDS except the last `vm` of each wave. With `lgkm` 0, a later barrier orders earlier
     accesses."""
     if stmt.vm is not None:
         asynchronous.wait(block, stmt.vm, block.step(stmt, frame, None))
@@ -214,7 +214,8 @@ def _wait_counts(block: Block, stmt: WaitCounts, frame: Frame) -> None:
 
 
 def _proxy_fence(block: Block, frame: Frame) -> None:
-    """The executing threads order what they did, and what they are ordered after, before asynchronous accesses."""
+    """Order the accesses of the executing threads, and those that they are ordered after, before later asynchronous
+    accesses."""
     team, active = frame.team, frame.active
     if active.all():
         team.fence()
@@ -290,7 +291,7 @@ def _count(block: Block, stmt: For, step: Step) -> dict[str, int]:
 
 
 def copy(block: Block, stmt: Copy, step: Step) -> None:
-    """`dst = src` under `mask`; `other` where it is false."""
+    """Carry out `dst = src` under `mask`; where the mask is false, `dst` becomes `other`."""
     row = INSTRUCTIONS[stmt.instr] if stmt.instr is not None else None
     dst = block.memories[stmt.dst.obj]
     collective = row is not None and row.collective
@@ -322,7 +323,7 @@ def copy(block: Block, stmt: Copy, step: Step) -> None:
 
 
 def map_(block: Block, stmt: Map, step: Step) -> None:
-    """`dst = value`, elementwise into registers."""
+    """Carry out `dst = value`, elementwise into registers."""
     warp = stmt.scope == "warp"
     if warp:
         block.together(step, "a shuffle")
@@ -331,14 +332,14 @@ def map_(block: Block, stmt: Map, step: Step) -> None:
     kept = rescaled(stmt, block.run.accumulated)
     tags, sources = tagging.computed(block, kept or stmt.value, step, step.on, warp)
     if tags is not None and kept is not None and kept.obj == stmt.dst.obj:
-        tags = of_place(block, sources[0], step)  # an accumulator, as before
+        tags = of_place(block, sources[0], step)  # The statement rescales an accumulator, which keeps its tags.
     checked.simultaneous(block, target, values, step)
     checked.write(block, target, values, step)
     tagging.store(block, target, tags, step, sources)
 
 
 def _overflow(block: Block, stmt: Map | Accumulate) -> Overflow:
-    """Return the rule for overflow: integers that places are computed from must be exact; other data wrap."""
+    """Return the rule for overflow: integers from which places are computed must be exact, and other data wrap."""
     places = stmt.dst.obj in block.run.indices and not stmt.value.dtype.is_float
     return Overflow.REPORT if places else Overflow.WRAP
 
@@ -347,7 +348,7 @@ def _overflow(block: Block, stmt: Map | Accumulate) -> Overflow:
 
 
 def accumulate(block: Block, stmt: Accumulate, step: Step) -> None:
-    """`dst = dst op value` over the domain."""
+    """Carry out `dst = dst op value` over the domain."""
     dst = block.memories[stmt.dst.obj]
     warp = stmt.scope == "warp"
     if warp:

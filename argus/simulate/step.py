@@ -1,4 +1,4 @@
-"""One execution of a statement: who executes it, on what elements, and the cells that it means."""
+"""One execution of a statement: the executing threads, the elements, and the cells that it accesses."""
 
 from __future__ import annotations
 
@@ -33,15 +33,16 @@ class Frame:
 
     @property
     def threads(self) -> Array:
-        """Numbers in the block of the executing threads."""
+        """The numbers of the executing threads in the block."""
         return np.flatnonzero(self.active) + self.team.first
 
 
 @dataclass(frozen=True, slots=True)
 class Domain:
-    """A statement's elements as registers see them: everything of n = T * V elements, thread by thread.
+    """A statement's elements in the order of registers: all n = T * V elements, thread by thread.
 
-    `thread` counts the team's own threads."""
+    `thread` counts the team's own threads.
+    """
 
     shape: tuple[int, int]
     coords: tuple[Array, ...]
@@ -89,7 +90,7 @@ class Step:
     domain: Domain
     event: int
     on: Array
-    """bool `[n]`: the elements of executing threads."""
+    """A mask `[n]` of the elements of executing threads."""
 
     @property
     def thread(self) -> Array:
@@ -100,9 +101,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class AccessCells:
-    """Cells of an access: `cell[i]` for the elements `ok[i]`; `coords` are logical, one array a dimension.
+    """The cells of an access: `cell[i]` for the elements `ok[i]`. `coords` are logical coordinates, one array for each
+    dimension.
 
-    `wanted` are the elements at which the program makes the access: `ok`, and those that have no cell.
+    `wanted` are the elements at which the program makes the access: those in `ok`, and those that have no cell.
     """
 
     memory: Memory

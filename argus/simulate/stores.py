@@ -1,10 +1,9 @@
-"""Bulk stores and reductions (TMA): the copy engine reads a box of shared memory and writes or updates a tensor with
-it.
+"""Bulk stores and reductions (TMA): the copy engine reads a box of shared memory and writes or updates a tensor.
 
-It reads at any time between the issue and a wait that covers the store's group. That wait must come before the end of
-the block. It writes between the read and the first such wait that is not only for reads, at the latest at the end of
-the block. Updates go element by element. Only the issuing thread knows of the wait. Other threads learn of it in the
-same way as of everything else that this thread did.
+The engine reads at any time between the issue and a wait that covers the store's group. That wait must come before the
+end of the block. The engine writes between the read and the first such wait that is not for reads alone, at the latest
+at the end of the block. Updates are made element by element. Only the issuing thread knows of the wait. Other threads
+learn of it in the same way as of other actions of this thread.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from argus.simulate.step import Frame
 
 
 def issue(block: Block, stmt: Copy | Accumulate, frame: Frame) -> None:
-    """Start the store: by thread 0 of the team, what is inside of the tensor."""
+    """Start the store of the elements inside the tensor, by thread 0 of the team."""
     if not frame.active[0]:
         return
     origin = stmt.src if isinstance(stmt, Copy) else stmt.value
@@ -56,7 +55,7 @@ def issue(block: Block, stmt: Copy | Accumulate, frame: Frame) -> None:
 
 
 def commit(frame: Frame, block: Block) -> None:
-    """Thread 0 of the team closes its current group."""
+    """Close the current group of thread 0 of the team."""
     if not frame.active[0]:
         return
     for store in _own(block, frame):
@@ -66,7 +65,7 @@ def commit(frame: Frame, block: Block) -> None:
 
 
 def wait(block: Block, stmt: BulkWait, frame: Frame) -> None:
-    """Thread 0 of the team waits for its groups but the last `pending` ones."""
+    """Wait, by thread 0 of the team, for all of its groups except the last `pending` ones."""
     if not frame.active[0]:
         return
     due = frame.team.stored - stmt.pending
@@ -88,12 +87,12 @@ def _own(block: Block, frame: Frame) -> list[Store]:
 
 
 def advance(block: Block, store: Store) -> None:
-    """Take one of the two steps of a store."""
+    """Carry out one of the two steps of a store."""
     (_read if store.values is None else _write)(block, store)
 
 
 def finish(block: Block) -> None:
-    """Let everything arrive that has not arrived when the block ends, and report sources that were not waited for."""
+    """Complete all stores at the end of the block, and report sources that were not waited for."""
     for store in block.stores:
         if not store.waited and block.run.checks:
             text = "a bulk store may still read shared memory when the block ends"
@@ -108,7 +107,7 @@ def finish(block: Block) -> None:
 
 
 def _over(store: Store, touch: Touch, frame: Frame) -> None:
-    """The access of a store is over, for the thread that waited."""
+    """Record that the access of a store is over for the thread that waited."""
     place = store.source if touch is Touch.BULK_READ else store.target
     if place.memory.order is not None:
         track = place.memory.order.track(touch, frame.team.number)
@@ -122,7 +121,7 @@ def _arrival(store: Store) -> Touch:
 
 
 def _read(block: Block, store: Store) -> None:
-    """The box is read, unless it was before."""
+    """Read the box, unless it was already read."""
     if store.values is not None:
         return
     source, target, step = store.source, store.target, store.step
@@ -136,7 +135,7 @@ def _read(block: Block, store: Store) -> None:
 
 
 def _write(block: Block, store: Store) -> None:
-    """The box arrives, unless it did before."""
+    """Write the box, unless it was already written."""
     if store.written:
         return
     memory, cell = store.target.memory, store.target.cell[store.at]
@@ -152,7 +151,7 @@ def _write(block: Block, store: Store) -> None:
 
 
 def _update(block: Block, store: Store, stmt: Accumulate, memory: GlobalTensor, values: Array) -> None:
-    """The box is combined with what the tensor holds, element by element."""
+    """Combine the box with the tensor's contents, element by element."""
     cells, group = np.unique(store.target.cell[store.at], return_inverse=True)
     before = memory.load(cells)
     memory.store(cells, reduced(before, values, group, stmt.op, memory.dtype))

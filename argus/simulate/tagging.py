@@ -1,4 +1,4 @@
-"""Tags of what statements move and compute: the rules of docs/tags.md, element by element."""
+"""Tags of the values that statements move and compute: the rules of docs/tags.md, element by element."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from argus.simulate.terms import of_place
 
 
 def copied(block: Block, source: AccessCells, step: Step, inside: Array | None) -> Tags | None:
-    """Tags of a copy: the source's; a constant where `inside` is false."""
+    """Return the tags of a copy: the source's tags, and a constant's where `inside` is false."""
     if block.run.schemas is None:
         return None
     tags = of_place(block, source, step)
-    tags.summed[:] = False  # an accumulation onto a copy starts from a value that carries a tag
+    tags.summed[:] = False  # An accumulation onto a copy starts from a value that carries a tag.
     if inside is not None:
         tags.status[~inside] = CONSTANT
     return tags
@@ -32,7 +32,7 @@ def copied(block: Block, source: AccessCells, step: Step, inside: Array | None) 
 def computed(
     block: Block, value: Expr, step: Step, on: Array, warp: bool
 ) -> tuple[Tags | None, tuple[AccessCells, ...]]:
-    """Tags of an elementwise expression, and where its operands are."""
+    """Return the tags of an elementwise expression, and the places of its operands."""
     if block.run.schemas is None:
         return None, ()
     places: dict[Elem, AccessCells] = {}
@@ -81,7 +81,7 @@ def store(block: Block, target: AccessCells, tags: Tags | None, step: Step, sour
 
 @dataclass(frozen=True, slots=True)
 class _Terms:
-    """The contributions of an `Accumulate`, one a position."""
+    """The contributions of an `Accumulate`, one for each position."""
 
     tags: Tags
 
@@ -106,13 +106,13 @@ def accumulated(
     step: Step,
     sources: tuple[AccessCells, ...],
 ) -> None:
-    """Contributions `at` of the domain to `cells[group]`."""
+    """Add the contributions `at` of the domain to `cells[group]`."""
     if tags is None or memory.tags is None:
         return
     identity = REDUCTIONS[stmt.op](memory.dtype)
     old = memory.tags.take(cells)
     if isinstance(memory, GlobalTensor):
-        # What a tensor holds before the kernel is the base of its atomic accumulations.
+        # The contents of a tensor before the kernel are the start value of its atomic accumulations.
         old.status[old.status == BOTTOM] = CONSTANT
         start = old.status == CONSTANT
     else:
