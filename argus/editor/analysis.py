@@ -1,4 +1,4 @@
-"""Findings about the kernels of a text, as an editor asks for them. Nothing of the text is run."""
+"""Find the problems of a text's kernels, as an editor requests them. No part of the text is run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from argus.frontend import Options
 from argus.source import SourceFile, Span
 
 LIMIT_S = 5.0
-"""Work for the proof of one kernel while its author types, in seconds of a processor (see `argus.work`)."""
+"""Work for the proof of one kernel while its author types, in seconds of processor time (see `argus.work`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Range:
 
 
 def place(span: Span) -> Range | None:
-    """Return where a span is, or None for generated code."""
+    """Return the range of a span, or None for generated code."""
     if span.file is None:
         return None
     end_line = max(span.end_line, span.line)
@@ -77,7 +77,7 @@ def message(finding: Diagnostic) -> str:
 
 
 def kernels_of(source: SourceFile) -> tuple[str, ...]:
-    """Return the names of a text's kernels; none for a text that cannot be cut into functions."""
+    """Return the names of a text's kernels, or none if the text cannot be cut into functions."""
     try:
         return compile.named_kernels(source)
     except ArgusError:
@@ -96,7 +96,7 @@ def explicit_kernels(source: SourceFile, target: str) -> tuple[compile.ExplicitK
 
 
 def findings(source: SourceFile, target: str, limit_s: float = LIMIT_S) -> tuple[Diagnostic, ...]:
-    """Return what is wrong with the kernels of a text, each finding once. Kernels that are proved give none."""
+    """Return the problems of the kernels of a text, each once. Proved kernels have none."""
     found: dict[tuple[object, ...], Diagnostic] = {}
 
     def add(diagnostics: tuple[Diagnostic, ...]) -> None:

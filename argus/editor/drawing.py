@@ -50,7 +50,7 @@ def _box(event: Event, x: int, y: int) -> str:
 
 def _arrow(start: tuple[int, int], end: tuple[int, int]) -> str:
     (x0, y0), (x1, y1) = (start[0] + _WIDTH, start[1] + _HEIGHT), (end[0], end[1] + _HEIGHT // 2)
-    if start[1] == end[1]:  # below the boxes of the row
+    if start[1] == end[1]:  # The arrow is drawn below the boxes of the row.
         y1 = end[1] + _HEIGHT
         depth = y0 + 12 + min(36, (x1 - x0) // 24)
         path = f"M{x0 - _WIDTH // 2},{y0} C{x0 - _WIDTH // 2},{depth + 10} {x1 + 20},{depth + 10} {x1 + 20},{y1}"

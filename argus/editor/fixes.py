@@ -17,7 +17,7 @@ _CALLS = ("al.load(", "al.store(", "al.stage(")
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """An edit: `text` replaces what stands at `at`."""
+    """An edit: `text` replaces the text at `at`."""
 
     title: str
     at: Range
@@ -25,7 +25,7 @@ class Fix:
 
 
 def fixes(finding: Diagnostic) -> tuple[Fix, ...]:
-    """Return the edits that remedy a finding; none where the remedy needs thought."""
+    """Return the edits that remedy a finding, or none if the remedy is not a mechanical edit."""
     at = place(finding.span)
     if at is None:
         return ()

@@ -1,4 +1,4 @@
-"""Hover texts for what stands under the cursor: the layout of a tile, and what a line became."""
+"""Hover texts for the word under the cursor: the layout of a tile, and the lowered form of a line."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from argus.source import SourceFile
 
 _WORD = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)?")
 _LONGEST = 12
-"""Most statements that a hover shows."""
+"""Largest number of statements that a hover shows."""
 
 
 def hover(source: SourceFile, kernels: Sequence[Kernel], line: int, column: int) -> str:
-    """Return Markdown about the word at a line and column (from 1), and about what its line became; "" for nothing."""
+    """Return Markdown about the word at a line and column (from 1) and about the lowered form of its line, or "" for
+    nothing."""
     parts: list[str] = []
     word = _word(source.line(line), column)
     if word.startswith("al."):
@@ -42,7 +43,7 @@ def _function(name: str) -> Iterator[str]:
 
 
 def _owns(kernel: Kernel, line: int) -> bool:
-    """Return True if a line belongs to a kernel: to its header, or to a statement that came from it."""
+    """Return True if a line belongs to a kernel: to its header, or to a statement that was made from it."""
     last = max((_last(s) for s in walk(kernel.body)), default=kernel.span.line)
     return kernel.span.line <= line <= max(last, kernel.span.line)
 

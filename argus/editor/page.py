@@ -20,10 +20,10 @@ from argus.source import SourceFile
 from argus.verify import Report
 
 _LARGEST_PICTURE = 1024
-"""Most elements of a layout that is drawn."""
+"""Largest number of elements in a layout that is drawn."""
 
 _STEPS = ("relations", "witness")
-"""Timed steps of a verification that are no properties."""
+"""Timed steps of a verification that are not properties."""
 
 _STYLE = """
 :root { color-scheme: light; --line: #d8dce2; --soft: #f6f7f9; }
@@ -64,7 +64,7 @@ def page(title: str, sections: Sequence[str]) -> str:
 
 
 def section(source: SourceFile, outcome: Outcome, kernel: Kernel | None, report: Report | None) -> str:
-    """Return what a page says about one kernel; `kernel` and `report` are None for input that cannot be used."""
+    """Return the page's section about one kernel. `kernel` and `report` are None for unusable input."""
     parts = [
         f'<h2>{escape(outcome.kernel)} <span class="verdict {outcome.word}">{outcome.word}</span></h2>',
         *_premises(outcome),
@@ -90,9 +90,9 @@ def _premises(outcome: Outcome) -> Iterator[str]:
 
 
 def _properties(report: Report) -> str:
-    """Return a table with the verdict on each property, what decided it, and how long it took.
+    """Return a table with the verdict on each property, the engine that decided it, and the time that it took.
 
-    Only a proved kernel has proved properties: of one that is not, checks may have been left out.
+    Properties are shown as proved only if the kernel is proved, because otherwise checks may have been left out.
     """
     found: dict[str, Verdict] = {}
     for d in report.diagnostics:
@@ -122,7 +122,7 @@ def _finding(finding: Diagnostic) -> str:
 
 
 def _witness(witness: Witness) -> str:
-    """Return the steps that led to a fault, drawn role by role; nothing where order does not matter."""
+    """Return the steps that led to a fault, drawn role by role, or nothing if the order does not matter."""
     if not witness.trace:
         return ""
     return f'<div class="wide">{trace_svg(witness)}</div>'
@@ -201,7 +201,8 @@ def _picture(title: str, layout: AnyLayout | FragmentLayout, element_bytes: int 
 
 
 def _corner(layout: AnyLayout) -> AnyLayout:
-    """Return the first rows and columns of a layout's last two dimensions; the whole if its modes are nested."""
+    """Return the first rows and columns of a layout's last two dimensions, or the whole layout if its modes are nested.
+    """
     if isinstance(layout, SwizzledLayout):
         inner = _corner(layout.inner)
         return SwizzledLayout(layout.swizzle, layout.offset, inner) if isinstance(inner, Layout) else layout

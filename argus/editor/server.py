@@ -16,7 +16,7 @@ from argus.frontend.linking import linked
 from argus.source import SourceFile
 
 _PAUSE_S = 0.2
-"""How long typing must pause before the kernels are looked at."""
+"""Pause in typing, in seconds, after which the kernels are analysed."""
 
 
 def serve(target: str, version: str) -> None:
@@ -38,7 +38,7 @@ def make(target: str, version: str) -> Any:
         await asyncio.sleep(_PAUSE_S)
         async with alone:
             if server.workspace.get_text_document(uri).version != version:
-                return  # a later change is looked at instead
+                return  # A later change is analysed instead.
             found = await asyncio.to_thread(_findings, linked(SourceFile(document.path, document.source)), target)
         if server.workspace.get_text_document(uri).version == version:
             diagnostics = [_diagnostic(lsp, finding) for finding in found]

@@ -1,6 +1,6 @@
 """The pipeline of an explicit kernel as a timeline: its first trips, role by role, and what each wait covers.
 
-    explicit kernel -> Timeline of lanes, one a role, each a sequence of events
+explicit kernel -> Timeline with one lane for each role, each a sequence of events
 
 Loops run `TRIPS` times. Sizes stay open: a branch whose condition depends on them is marked as conditional.
 """
@@ -39,10 +39,10 @@ from argus.ir.nodes import (
 from argus.ir.text import print_stmt
 
 TRIPS = 5
-"""Trips of each loop that are shown."""
+"""Number of trips of each loop that are shown."""
 
 MAX_EVENTS = 240
-"""Most events of one lane."""
+"""Largest number of events of one lane."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,8 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """The events of all lanes, in the order of their numbers; `cut` if a lane has more than is shown."""
+    """The events of all lanes, in the order of their numbers. `cut` is true if a lane has more events than are shown.
+    """
 
     lanes: tuple[str, ...]
     events: tuple[Event, ...]
@@ -92,7 +93,7 @@ Slot = tuple[str, int | None]
 
 
 class _Walk:
-    """Runs the first trips of a kernel, and notes what takes part in its order."""
+    """Runs the first trips of a kernel, and records the statements that take part in its order."""
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
@@ -151,9 +152,11 @@ class _Walk:
     def meaning(
         self, stmt: Stmt, lane: _Lane, env: dict[str, int], conditional: bool
     ) -> tuple[str, str, tuple[int, ...]]:
-        """Return kind and label of a statement, and what it covers; no kind for what takes no part in the order.
+        """Return the kind and label of a statement, and the events that it covers. Statements without a part in the
+        order have no kind.
 
-        A step that depends on sizes may not happen: what it would complete stays under way for the others.
+        A step that depends on sizes may not happen, so the events that it would complete stay in flight for later
+        steps.
         """
         number = len(self.events)
         match stmt:
@@ -238,7 +241,7 @@ def _phases(walk: _Walk) -> list[tuple[int, tuple[int, ...]]]:
 
 
 def _placed(events: list[Event]) -> tuple[Event, ...]:
-    """Give every event a column: right of the one before it in its lane, and of what it covers."""
+    """Give every event a column to the right of the preceding event in its lane, and of the events that it covers."""
     columns: dict[int, int] = {}
     for _ in range(len(events) + 1):
         last: dict[str, int] = {}
@@ -268,7 +271,7 @@ _ARITHMETIC: dict[str, Callable[[int, int], int]] = {
 
 
 def value_of(expr: Expr, env: dict[str, int]) -> int | None:
-    """Return an integer expression's value where loop variables have these values; None where sizes decide it."""
+    """Return an integer expression's value for the given values of loop variables, or None if sizes decide it."""
     match expr:
         case Const(value=value):
             return int(value) if isinstance(value, (int, bool)) else None

@@ -1,4 +1,4 @@
-"""Mutation testing of proofs: small edits of an explicit kernel, and what verifier and simulator say of each."""
+"""Test proofs by mutation: make small edits of an explicit kernel, and ask verifier and simulator about each."""
 
 from argus.mutate.inputs import arguments
 from argus.mutate.judge import Judge, Outcome, Result, Trial, drawn, trial, unspecified

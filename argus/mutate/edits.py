@@ -1,4 +1,4 @@
-"""Edits of single statements: what each kind of statement becomes when its author, or a pass, makes one mistake."""
+"""Edits of single statements: how each kind of statement changes when its author, or a pass, makes one mistake."""
 
 from __future__ import annotations
 
@@ -70,9 +70,9 @@ _TITLES: dict[type, str] = {
 }
 _OTHER_REDUCTION = {"add": "maximum", "mul": "add", "maximum": "minimum", "minimum": "maximum"}
 _BYTES = 16
-"""The least by which bytes that an mbarrier expects may differ."""
+"""The smallest change of the number of bytes that an mbarrier expects."""
 _WARP = 32
-"""The least by which threads that a named barrier counts may differ."""
+"""The smallest change of the number of threads that a named barrier counts."""
 
 
 def title(stmt: Stmt) -> str:
@@ -297,7 +297,7 @@ def _other_threads(layout: FragmentLayout) -> FragmentLayout | None:
 
 
 def _indices(what: str, index: tuple[Expr, ...], put: Callable[[tuple[Expr, ...]], Stmt]) -> Iterator[Edit]:
-    """Edits of one access: `put` gives the statement with another index."""
+    """Yield edits of one access. `put` returns the statement with another index."""
     for axis, expr in enumerate(index):
 
         def one(new: Expr, axis: int = axis) -> tuple[Stmt, ...]:
@@ -317,7 +317,7 @@ def _indices(what: str, index: tuple[Expr, ...], put: Callable[[tuple[Expr, ...]
 
 
 def _registers(value: Expr, put: Callable[[Expr], Stmt]) -> Iterator[Edit]:
-    """Edits of the registers that a value reads."""
+    """Yield edits of the registers that a value reads."""
     for elem in dict.fromkeys(elements(value)):
 
         def replaced(index: tuple[Expr, ...], elem: Elem = elem) -> Stmt:
@@ -382,7 +382,7 @@ def _conjuncts(mask: Expr) -> Iterator[tuple[str, Expr]]:
 
 
 def _other_value(value: Const) -> Const:
-    """Another literal of the type: one more, or zero for an infinity."""
+    """Return another literal of the type: one more, or zero for an infinity."""
     number = value.value
     if value.dtype.is_float:
         return replace(value, value=0.0 if isinf(number) else float(number) + 1)

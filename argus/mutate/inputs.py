@@ -1,4 +1,4 @@
-"""Arrays of the sizes that a kernel is tried at."""
+"""Arrays for the sizes at which a kernel is tried."""
 
 from __future__ import annotations
 
@@ -31,6 +31,6 @@ def arguments(kernel: Kernel, values: Mapping[str, int]) -> dict[str, NDArray[An
         else:
             what = declared(kernel, p, values) or Declared(1, 7)
             found = drawn(what, shape_of(p, values), lambda n: rng.integers(0, 2**62, n).astype(np.uint64), {})
-            assert found is not None  # admissible sizes leave index tensors some contents
+            assert found is not None  # Admissible sizes leave index tensors some contents.
             result[p.name] = found.astype(carrier(p.dtype))
     return result

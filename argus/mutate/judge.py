@@ -1,4 +1,4 @@
-"""The judgement of mutants by verifier and simulator."""
+"""Judge mutants by verifier and simulator."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from argus.verify import verify
 
 Tensors = dict[str, NDArray[Any]]
 Progress = Callable[[int, int], None]
-"""Told before each mutant how many are done, of how many."""
+"""Called before each mutant with the number of mutants that are done and the total number."""
 
 _ROUNDING = {32: 2.0**-18, 16: 2.0**-6, 8: 2.0**-2}
 """Relative differences that another order of the same operations explains, by the bits of a result's type."""
@@ -34,8 +34,9 @@ _RELATIVE_TO_LARGEST = 2.0**-16
 
 
 class Outcome(Enum):
-    """KILLED: refused or refuted. EQUIVALENT: proved, and nothing else was seen. MISSED: proved, and yet it breaks a
-    rule in the simulator, or computes something else. UNKNOWN: undecided, or not simulated."""
+    """The outcome of a mutant. KILLED: refused or refuted. EQUIVALENT: proved, and no difference was seen. MISSED:
+    proved, although it breaks a rule in the simulator or computes something else. UNKNOWN: undecided, or not simulated.
+    """
 
     KILLED = "killed"
     EQUIVALENT = "equivalent"
@@ -47,8 +48,9 @@ class Outcome(Enum):
 class Result:
     """The outcome of one mutant.
 
-    `code`: that of the diagnostic or violation that decided, "" if equivalent. `detail`: an explanation in words, with
-    the sizes, if the mutant was missed or is unknown."""
+    `code` is the code of the deciding diagnostic or violation, or "" if the mutant is equivalent. `detail` explains in
+    words, with the sizes, why the mutant was missed or is unknown.
+    """
 
     mutation: Change
     outcome: Outcome
@@ -59,8 +61,8 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """The results for mutants of one kernel, drawn from all `possible` ones with `seed`. `unspecified`: as the function
-    of that name says."""
+    """The results for mutants of one kernel, drawn from all `possible` ones with `seed`. `unspecified` is the result of
+    the function of that name."""
 
     kernel: str
     seed: int
@@ -69,17 +71,17 @@ class Trial:
     unspecified: tuple[str, ...] = ()
 
     def number(self, outcome: Outcome, kind: Kind | None = None) -> int:
-        """Return how many mutants (of one kind) came to `outcome`."""
+        """Return the number of mutants (of one kind) with the given outcome."""
         return sum(r.outcome is outcome and kind in (None, r.mutation.kind) for r in self.results)
 
 
 def trial(
     kernel: Kernel, seed: int, count: int | None, limit_s: float, progress: Progress = lambda done, of: None
 ) -> Trial:
-    """Judges `count` mutants (None: all) of the explicit `kernel`, drawn without replacement, in program order.
+    """Judge `count` mutants (None: all) of the explicit `kernel`, drawn without replacement, in program order.
 
-    `limit_s`: seconds for each proof. Raises `VerificationError` if the kernel itself is not proved, or breaks a rule
-    in the simulator all the same.
+    `limit_s` is the work of each proof in seconds. Raises `VerificationError` if the kernel itself is not proved, or
+    breaks a rule in the simulator.
     """
     judge = Judge(kernel, limit_s)
     judge.insist()
@@ -95,7 +97,8 @@ def trial(
 def unspecified(kernel: Kernel) -> tuple[str, ...]:
     """Return the tensors that a kernel writes and that have no specification.
 
-    Only rules and tags catch mutants that write something else there."""
+    If a mutant writes a wrong value to such a tensor, only rules and tags can catch it.
+    """
     statements = tuple(walk(kernel.body))
     specified = {s.output for s in statements if isinstance(s, Spec)}
     written = {a.obj for s in statements for a in relations(s) if a.mode is not Mode.READ}
@@ -103,7 +106,8 @@ def unspecified(kernel: Kernel) -> tuple[str, ...]:
 
 
 def drawn(possible: int, seed: int, count: int | None) -> list[int]:
-    """Return the `count` of `possible` mutants that `seed` draws, without replacement, in order; all for None."""
+    """Return the `count` of `possible` mutants that `seed` draws, without replacement and in order, or all of them for
+    None."""
     if count is None or count >= possible:
         return list(range(possible))
     return sorted(random.Random(seed).sample(range(possible), count))
@@ -122,7 +126,8 @@ class _Run:
 
 
 class Judge:
-    """Judges mutants of a kernel: the verifier first, `limit_s` seconds each, then the simulator beside the kernel."""
+    """Judges mutants of a kernel: first by the verifier, `limit_s` seconds each, then by the simulator, which compares
+    them with the kernel."""
 
     def __init__(self, kernel: Kernel, limit_s: float) -> None:
         self.kernel, self.limit_s = kernel, limit_s
@@ -146,7 +151,7 @@ class Judge:
         start = time.perf_counter()
         try:
             outcome, code, detail = self._decide(mutation)
-        except Exception as error:  # an internal error on one mutant does not hide the results of the others
+        except Exception as error:  # An internal error on one mutant does not hide the results of the others.
             outcome, code, detail = Outcome.UNKNOWN, "internal-error", f"{type(error).__name__}: {error}"
         return Result(mutation, outcome, code, detail, time.perf_counter() - start)
 
@@ -189,7 +194,8 @@ class Judge:
         return Outcome.EQUIVALENT, "", ""
 
     def _difference(self, values: dict[str, int], found: Tensors) -> str:
-        """Describe the first element that differs from the results of the original kernel; "" if there is none."""
+        """Describe the first element that differs from the results of the original kernel, or return "" if there is
+        none."""
         if not admissible(self.kernel, values):
             return ""
         key = tuple(values.items())
@@ -226,7 +232,7 @@ def _simulate(kernel: Kernel, values: dict[str, int], schedule: str) -> _Run:
 
 
 def _differs(ours: NDArray[Any], theirs: NDArray[Any], bits: int | None) -> NDArray[np.bool_]:
-    """Elements that differ by more than rounding; exactly, for integers."""
+    """Return the elements that differ by more than rounding. Integers are compared exactly."""
     same = (ours == theirs) | (np.isnan(ours) & np.isnan(theirs)) if bits is not None else ours == theirs
     if bits is None:
         return np.asarray(~same)

@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class Kind(Enum):
-    """The kind of change that an edit makes; the value is its name for people."""
+    """The kind of change that an edit makes. The value is its name in reports."""
 
     DROP = "drop synchronisation"
     MOVE = "move synchronisation"

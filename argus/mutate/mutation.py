@@ -1,4 +1,4 @@
-"""All kernels that are one small edit away from another: the edits that mistakes are made of."""
+"""All kernels that differ from another by one small edit of the kind that mistakes are made of."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ SYNCHRONISATION = (
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One edit. `name` is unique among the edits of a kernel or program; `before` and `after` are lines of the IR,
-    `span` what they come from."""
+    """One edit. `name` is unique among the edits of a kernel or program. `before` and `after` are lines of the IR, and
+    `span` is the source of these lines."""
 
     name: str
     kind: Kind
@@ -67,14 +67,14 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Mutation(Change):
-    """A kernel one edit away from another."""
+    """A kernel that differs from another by one edit."""
 
     kernel: Kernel
 
 
 @dataclass(frozen=True, slots=True)
 class _Edit:
-    """A block in which `before` became `after`."""
+    """A block in which `after` replaces `before`."""
 
     name: str
     kind: Kind
@@ -142,7 +142,7 @@ def _text(stmts: Block, kernel: Kernel) -> str:
 
 
 def _block_edits(block: Block, first: int, mbarriers: list[str]) -> Iterator[_Edit]:
-    """Edits of one block, whose statements are numbered from `first`."""
+    """Yield edits of one block, whose statements are numbered from `first`."""
     for i, stmt in enumerate(block):
         for name, kind, new in (*_statement_edits(stmt), *edits.other_barriers(stmt, mbarriers)):
             yield _Edit(f"{name} (statement {first + i})", kind, (stmt,), new, (*block[:i], *new, *block[i + 1 :]))
@@ -174,7 +174,8 @@ def _exchange(block: Block, i: int, first: int) -> Iterator[_Edit]:
 
 
 def _moved_far(block: Block, i: int, first: int) -> Iterator[_Edit]:
-    """Yield moves of statement `i` to either end of its block. A move by one place is left out: it is an exchange."""
+    """Yield moves of statement `i` to either end of its block. A move by one place is left out, because it is an
+    exchange."""
     stmt, rest = block[i], (*block[:i], *block[i + 1 :])
     where = f"{edits.title(stmt)} (statement {first + i})"
     if i > 1:

@@ -1,4 +1,4 @@
-"""A trial for people and for programs."""
+"""Print a trial as text and as JSON."""
 
 from __future__ import annotations
 

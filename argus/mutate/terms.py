@@ -1,4 +1,5 @@
-"""Edits of what a statement makes of its elements: a cell written twice, a term counted twice, a factor moved."""
+"""Edits of the value that a statement computes from its elements: a cell written twice, a term counted twice, a factor
+moved."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from argus.ir.nodes import Access, Accumulate, Map, Stmt, ThreadCopy
 from argus.mutate.kind import Kind
 
 Edit = tuple[str, Kind, tuple[Stmt, ...]]
-"""A name, the kind, and what stands in the statement's place."""
+"""A name, the kind, and the replacement of the statement."""
 
 
 def terms(stmt: Stmt) -> Iterator[Edit]:
@@ -51,7 +52,7 @@ def _moved(stmt: Map | Accumulate) -> Iterator[Edit]:
 
 
 def _factor_moved(e: Expr) -> Expr | None:
-    """p * f + q -> (p + q) * f; (p + q) * f -> p * f + q; exp(p * f) -> exp(p) * f."""
+    """Yield p * f + q as (p + q) * f, (p + q) * f as p * f + q, and exp(p * f) as exp(p) * f."""
     match e:
         case Op(op="add" | "sub" as kind, args=(Op(op="mul", args=(p, f)), q)):
             return Op("mul", (Op(kind, (p, q), e.dtype), f), e.dtype)

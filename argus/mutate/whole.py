@@ -1,4 +1,4 @@
-"""Edits outside of the body: grid, preconditions, alignments, shared tiles, mbarriers."""
+"""Edits of declarations: grid, preconditions, alignments, shared tiles, mbarriers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from argus.source import Span
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """An edit of a declaration, and the kernel that has it."""
+    """An edit of a declaration, and the edited kernel."""
 
     name: str
     kind: Kind
@@ -107,7 +107,7 @@ def _stages(kernel: Kernel) -> Iterator[Declared]:
 
 
 def _tile(tile: Shared) -> Iterator[tuple[str, Shared]]:
-    """Another layout, or another place, of one shared tile."""
+    """Return edits of one shared tile: another layout, or another place."""
     if tile.offset:
         yield "place at byte 0", replace(tile, offset=0)
     if tile.layout is None:

@@ -1,4 +1,4 @@
-"""What a launch gives to its kernel: sizes, strides and scalars by name, and what must hold for it."""
+"""The values that a launch passes to its kernel (sizes, strides and scalars by name), and the obligations on them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from argus.programs.ir import Buffer, Launch, Part, Program, wide
 
 @dataclass(frozen=True, slots=True)
 class Obligation:
-    """A condition that a launch must keep. `what` says it in words; `code` is that of the finding where it fails."""
+    """A condition that a launch must keep. `what` describes it in words, and `code` is the code of the finding if it
+    fails."""
 
     code: str
     cond: Expr
@@ -41,7 +42,7 @@ class Bound:
 
 
 def bound(program: Program, launch: Launch) -> Bound:
-    """Bind the parameters of a launch's kernel. Each further use of a name, and each constant, is an equality."""
+    """Bind the parameters of a launch's kernel. Each repeated use of a name, and each constant, becomes an equality."""
     kernel = program.uses[launch.use].kernel
     values: dict[str, Expr] = {}
     equalities: list[Obligation] = []
@@ -81,7 +82,7 @@ def strides_of(program: Program, part: Part) -> tuple[Expr, ...]:
 
 
 def obligations(program: Program, bound: Bound) -> Iterator[Obligation]:
-    """Everything that a launch must keep besides alignments, facts about index tensors, and order."""
+    """Yield everything that a launch must keep, apart from alignments, facts about index tensors, and order."""
     for name, part in parts(bound.launch):
         yield from within(program, part, name)
     yield from bound.equalities

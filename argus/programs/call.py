@@ -1,4 +1,4 @@
-"""One call of a program: its launches bound to sizes, checked all together, and then run in order."""
+"""One call of a program: its launches are bound to sizes, all checked, and then run in order."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from argus.runtime.recipe import Launch as RecipeLaunch
 Collectives = Mapping[str, Callable[[tuple[Any, ...], tuple[Any, ...]], None]]
 
 _POOL = ""
-"""The name of the pool among addresses."""
+"""The name of the pool in the table of addresses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class _Place:
 
 @dataclass(frozen=True, slots=True)
 class _Queued:
-    """A launch that is ready: addresses are the call's, and so are numbers that are names."""
+    """A prepared launch. Its addresses, and the numbers that are given by name, are those of the call."""
 
     plan: LaunchPlan
     places: tuple[_Place, ...]
@@ -72,7 +72,7 @@ class _Called:
 
 @dataclass(frozen=True, slots=True)
 class _Recorded:
-    """An event, by its number among the events of the call."""
+    """The record of an event, by its number among the events of the call."""
 
     event: int
     stream: str
@@ -90,7 +90,7 @@ _Action = _Queued | _Called | _Recorded | _Awaited
 
 
 class Plan:
-    """The launches of a program for calls of one kind: shapes, strides, whole numbers, device and constants.
+    """The launches of a program for calls of one kind: the same shapes, strides, whole numbers, device and constants.
 
     All launches are checked before the first one is made. Raises LaunchError.
     """
@@ -258,7 +258,7 @@ class Plan:
 
     @property
     def _size(self) -> int:
-        """The bytes of the pool, at least one."""
+        """The number of bytes of the pool, at least one."""
         return max(int(self.number(self.program.pool)) if self.program.pool is not None else 0, 1)
 
     def _pool(self) -> Any:
@@ -274,7 +274,7 @@ class Plan:
 
     @cached_property
     def _own(self) -> Mapping[str, Any]:
-        """The program's own streams, which its calls of this kind share."""
+        """The program's own streams, which calls of this kind share."""
         torch = sys.modules["torch"]
         return {name: torch.cuda.Stream(self.device) for name in self.program.streams if name != MAIN}
 
@@ -289,7 +289,7 @@ def _from_given(launch: RecipeLaunch, pool: int) -> RecipeLaunch:
 
 
 class _Host:
-    """Streams of the CPU: every launch is complete when it returns."""
+    """Streams of the CPU. Every launch is complete when it returns."""
 
     def on(self, _stream: str) -> AbstractContextManager[Any]:
         return nullcontext()

@@ -71,7 +71,7 @@ _SHARED = (
     "cdiv", "next_power_of_2", "maximum", "minimum", "where", "abs", "requires", "in_range", "sorted", "distinct",
     "permutation", "offsets", "assume", "spec", "softmax", "logsumexp", "static_range",
 )  # fmt: skip
-"""Functions of the language that programs have in common with kernels."""
+"""Functions of the language that programs and kernels share."""
 
 
 def elaborate(source: SourceFile, name: str, options: Options) -> Program:
@@ -164,7 +164,7 @@ class _Elaboration:
     # ------------------------------------------------------------------ statements
 
     def run(self, body: tuple[Statement, ...]) -> None:
-        """Elaborate statements in order. Errors are noted, one a statement."""
+        """Elaborate statements in order. At most one error is noted for each statement."""
         for statement in body:
             try:
                 self.context.count(statement.span)
@@ -224,7 +224,7 @@ class _Elaboration:
             self._name(target, item)
 
     def _name(self, target: Target, value: Value) -> None:
-        """Bind a name. Inside of a run-time block, a name from outside keeps its meaning."""
+        """Bind a name. Inside a run-time block, an outer name keeps its meaning."""
         context = self.context
         if target.id in context.frame.sizes:
             same = isinstance(value, Tile) and isinstance(value.expr, Param) and value.expr.name == target.id
@@ -242,7 +242,7 @@ class _Elaboration:
             self._bind(target.id, value, target.span)
 
     def _effect(self, node: Expression, span: Span) -> None:
-        """A statement for its effect: a launch, a wait, a precondition."""
+        """Elaborate a statement that has an effect: a launch, a wait, a precondition."""
         if isinstance(node, Call):
             if launches.launch(self, node, span):
                 return
@@ -396,7 +396,7 @@ class _Elaboration:
 
     @contextmanager
     def _block(self, why: str) -> Iterator[list[Step]]:
-        """A run-time block: its steps go into the list, and names that it binds end with it."""
+        """Enter a run-time block: its steps go to the list, and the names that it binds end with it."""
         context, outer = self.context, self.steps
         names = dict(context.frame.names)
         self.steps = []
@@ -452,5 +452,5 @@ class _Elaboration:
 
 
 def _on_host(expr: Expr) -> bool:
-    """Return True if an expression is known on the host: of sizes, numbers and counters."""
+    """Return True if an expression is known on the host, because it consists of sizes, numbers and counters."""
     return all(isinstance(e, (Const, Param, LoopVar, Op)) for e in walk(expr))

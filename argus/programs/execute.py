@@ -1,7 +1,8 @@
-"""Execution of a program at concrete sizes: what every launch keeps, in which order, and what it computes.
+"""Execute a program at concrete sizes: check the obligations of every launch and their order, and compute results.
 
-Kernels are not run: a launch gives its outputs what their specifications say, in float64, and outputs without a
-specification numbers that depend on everything that the kernel reads. Order is exact: each launch has a vector clock.
+Kernels do not run. A launch gives its outputs the values of their specifications, in float64. Outputs without a
+specification get numbers that depend on everything that the kernel reads. Order is exact: each launch has a vector
+clock.
 """
 
 from __future__ import annotations
@@ -40,9 +41,9 @@ from argus.simulate.reference import Reference
 
 Array = NDArray[Any]
 MOST_STEPS = 4000
-"""Launches of an execution, and iterations of its loops."""
+"""Largest number of launches of an execution, and of iterations of its loops."""
 MOST_ELEMENTS = 1 << 20
-"""Elements of one tensor or buffer of an execution."""
+"""Largest number of elements of one tensor or buffer of an execution."""
 
 
 class NotExecutable(Exception):
@@ -51,7 +52,7 @@ class NotExecutable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A rule that an execution broke, at a statement in an iteration; `other` is the second party of a race."""
+    """A rule that an execution broke, at a statement in an iteration. `other` is the second access of a race."""
 
     code: str
     message: str
@@ -67,7 +68,7 @@ class Violation:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What an execution found, and what the tensors hold at its end."""
+    """The violations that an execution found, and the contents of the tensors at its end."""
 
     violations: tuple[Violation, ...]
     tensors: Mapping[str, Array]
@@ -157,7 +158,7 @@ class _Execution:
                     self._fail("program-memory", f"the buffer `{b.name}` ends beyond the pool", None, b.name)
 
     def _begin(self) -> None:
-        """What the caller did before: it may have written everything, on its stream."""
+        """Record the caller's earlier work, which may have written everything, on the caller's stream."""
         self.clocks[MAIN][MAIN] = 1
         for name, array in self.arrays.items():
             if array.size:
@@ -165,7 +166,7 @@ class _Execution:
                 self.accesses.append(_Access(name, box, True, MAIN, 1, None))
 
     def _end(self) -> None:
-        """What the caller does next, on its stream, comes after everything."""
+        """Record that later work of the caller, on its stream, comes after all work of the program."""
         for access in self.accesses:
             if self.clocks[MAIN].get(access.stream, 0) < access.number:
                 what = f"the caller may go on before this work on stream `{access.stream}` is complete"
@@ -282,7 +283,7 @@ class _Execution:
     # ------------------------------------------------------------------ order
 
     def _queue(self, step: Launch | Collective, parts: Sequence[tuple[Part, bool, bool]], stream: str) -> None:
-        """Queue work: compare its accesses with those before that are not ordered, and check what it reads."""
+        """Queue work: compare its accesses with earlier unordered accesses, and check the contents that it reads."""
         clock = self.clocks[stream]
         clock[stream] = clock.get(stream, 0) + 1
         mine = [_Access(p.obj, self._box(p), w, stream, clock[stream], step) for p, _, w in parts]
@@ -393,7 +394,8 @@ def _meet(a: Box, b: Box) -> bool:
 
 
 def accumulates(kernel: Kernel, output: str) -> bool | None:
-    """Return True if a kernel adds its specified values to an output; False if it stores them; None for both."""
+    """Return True if a kernel adds its specified values to an output, False if it stores them, and None if it does
+    both."""
     modes = {
         (r.mode, s.op if isinstance(s, Accumulate) else "")
         for s in statements(kernel.body)
@@ -406,7 +408,7 @@ def accumulates(kernel: Kernel, output: str) -> bool | None:
 
 
 def differs(ours: Array, theirs: Array) -> NDArray[np.bool_]:
-    """Elements that differ by more than float64 arithmetic explains."""
+    """Return the elements whose difference is larger than float64 arithmetic explains."""
     if ours.dtype.kind != "f":
         return np.asarray(ours != theirs)
     with np.errstate(all="ignore"):
@@ -441,7 +443,7 @@ def _drawn(seed: int, number: int, like: Array) -> Array:
 
 
 def trials(program: Program) -> Iterator[tuple[dict[str, Number], dict[str, Array]]]:
-    """Small sizes of a program with numbers and inputs for all of its parameters."""
+    """Yield small sizes of a program, with numbers and inputs for all of its parameters."""
     from argus.simulate.sizes import admissible, size_vectors
 
     kernel = as_kernel(program)

@@ -20,15 +20,15 @@ MAIN = "main"
 """The caller's stream."""
 
 POOL_ALIGNMENT = 256
-"""Bytes to which buffers are aligned in the pool."""
+"""Alignment in bytes of buffers in the pool."""
 
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """Contiguous memory of the program, without contents at the beginning.
+    """Contiguous memory of the program, uninitialised at the beginning.
 
-    `offset` is its place in the pool, in bytes, an expression over the sizes of buffers (`bytes_of`); None before the
-    memory is planned.
+    `offset` is its place in the pool, in bytes, an expression over the sizes of buffers (`bytes_of`), or None before
+    the memory is planned.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Buffer:
 
     @property
     def bytes(self) -> Param:
-        """The buffer's bytes, rounded up to `POOL_ALIGNMENT`, as a name in offsets."""
+        """The buffer's size in bytes, rounded up to `POOL_ALIGNMENT`, as a name in offsets."""
         return Param(f"{self.name}.bytes", int64)
 
     @property
@@ -78,10 +78,10 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """A kernel with its constants fixed, as the program launches it.
+    """A kernel with fixed constants, as the program launches it.
 
-    `kernel` is its tile IR: parameters, preconditions, accesses and specifications. `alignment` is what its tensors'
-    addresses and rows are aligned to, in bytes by name; every launch of the use is proved to keep it.
+    `kernel` is its tile IR: parameters, preconditions, accesses and specifications. `alignment` is the alignment of its
+    tensors' addresses and rows, in bytes by name. Every launch of the use is proved to keep it.
     """
 
     name: str
@@ -108,7 +108,8 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Collective:
-    """A call that the program does not define, queued on `stream`: it reads and writes parts, and nothing else."""
+    """A call that the program does not define, queued on `stream`. It reads and writes the named parts, and nothing
+    else."""
 
     name: str
     reads: tuple[Part, ...]
@@ -119,7 +120,7 @@ class Collective:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """`event` stands, from now on, for the completion of all that was queued on `stream` so far."""
+    """Makes `event` stand, from now on, for the completion of all work queued on `stream` so far."""
 
     event: str
     stream: str
@@ -128,7 +129,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """What is queued on `stream` from now on waits for `event`."""
+    """Makes work that is queued on `stream` from now on wait for `event`."""
 
     stream: str
     event: str
@@ -137,7 +138,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class For:
-    """`for var in range(start, stop, step)`, of a positive constant step."""
+    """The loop `for var in range(start, stop, step)` with a positive constant step."""
 
     var: str
     start: Expr
@@ -149,7 +150,7 @@ class For:
 
 @dataclass(frozen=True, slots=True)
 class If:
-    """`then` or `orelse`, by a condition on sizes, scalars and counters."""
+    """A branch to `then` or `orelse`, by a condition on sizes, scalars and counters."""
 
     cond: Expr
     then: tuple[Step, ...]
@@ -159,14 +160,14 @@ class If:
 
 Step = Union[Launch, Collective, Record, Wait, For, If]
 Work = Union[Launch, Collective]
-"""What is queued on a stream, and touches memory."""
+"""Work that is queued on a stream and accesses memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program with its constexpr parameters fixed. `sizes` are as in `argus.ir.nodes.Kernel`.
+    """A program with fixed constexpr parameters. `sizes` are as in `argus.ir.nodes.Kernel`.
 
-    `pool` is the number of bytes of the pool, over the sizes of buffers; None before the memory is planned.
+    `pool` is the number of bytes of the pool, over the sizes of buffers, or None before the memory is planned.
     """
 
     name: str
@@ -202,7 +203,7 @@ class Program:
 
     @property
     def objects(self) -> tuple[Tensor | Buffer, ...]:
-        """Tensor parameters, then buffers."""
+        """The tensor parameters, then the buffers."""
         return (*self.tensors, *self.buffers)
 
 

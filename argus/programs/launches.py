@@ -1,4 +1,4 @@
-"""Launches: `kernel(x, h, 2.0, BLOCK=64, stream=s)` in a program, matched with the kernel's parameters."""
+"""Match launches in a program, `kernel(x, h, 2.0, BLOCK=64, stream=s)`, with the kernel's parameters."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from argus.programs.parts import part_of
 from argus.source import Elsewhere, SourceFile, Span
 
 _OPTIONS = ("num_warps", "stream")
-"""Keywords of a launch that are no parameters of the kernel."""
+"""Keywords of a launch that are not parameters of the kernel."""
 
 
 class State(Protocol):
-    """The elaboration of a program, as launches see it."""
+    """The part of a program's elaboration that launches use."""
 
     context: Context
     uses: list[Use]
@@ -68,7 +68,7 @@ def _named(module: Module, name: str) -> _KernelText | None:
 
 
 def launch(state: State, node: Call, span: Span) -> bool:
-    """Elaborate a statement that is the launch of a kernel; False if it is none."""
+    """Elaborate a statement if it launches a kernel. Return False if it does not."""
     callee = node.function
     grid = callee if isinstance(callee, Subscript) else None
     if isinstance(callee, Subscript):
@@ -89,7 +89,7 @@ def launch(state: State, node: Call, span: Span) -> bool:
 
 
 def _given(context: Context, function: Function, node: Call) -> Mapping[str, Expression]:
-    """Arguments by name, of parameters and options."""
+    """Return the arguments by name, for parameters and options."""
     names = [p.name for p in function.params]
     form = f"its form is `{function.name}({', '.join(names)})`"
     note = (Note("it is defined here", function.span),)

@@ -29,13 +29,14 @@ class ProgramMutation(Change):
 
 
 Progress = Callable[[int, int], None]
-"""Told before each mutant how many are done, of how many."""
+"""Called before each mutant with the number of mutants that are done and the total number."""
 
 
 def trial(
     program: Program, seed: int, count: int | None, limit_s: float, progress: Progress = lambda done, of: None
 ) -> Trial:
-    """Judge `count` mutants (None: all) of a program. Raises `VerificationError` if it is not proved itself."""
+    """Judge `count` mutants (None: all) of a program. Raises `VerificationError` if the program itself is not proved.
+    """
     report = prove(program, limit_s)
     if report.verdict is not Verdict.PROVED:
         raise VerificationError(*(d for d in report.diagnostics if d.severity is Severity.ERROR))
@@ -76,7 +77,7 @@ def _judged(mutation: ProgramMutation, originals: _Runs, limit_s: float) -> Resu
     start = time.perf_counter()
     try:
         outcome, code, detail = _decide(mutation, originals, limit_s)
-    except Exception as error:  # an internal error on one mutant does not hide the results of the others
+    except Exception as error:  # An internal error on one mutant does not hide the results of the others.
         outcome, code, detail = Outcome.UNKNOWN, "internal-error", f"{type(error).__name__}: {error}"
     return Result(mutation, outcome, code, detail, time.perf_counter() - start)
 
@@ -161,7 +162,7 @@ def _of_buffers(program: Program) -> Iterator[_Edit]:
 
 
 _Changed = tuple[str, Kind, tuple[Step, ...], tuple[Step, ...], tuple[Step, ...]]
-"""Name, class, the statements before, the whole body, the statements after."""
+"""An edit: its name and class, the statements before, the whole body, and the statements after."""
 
 
 def _blocks(program: Program, body: tuple[Step, ...]) -> Iterator[_Changed]:

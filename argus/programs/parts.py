@@ -1,4 +1,4 @@
-"""Parts of tensors and buffers: boxes, of which a view keeps some dimensions."""
+"""Parts of tensors and buffers: boxes of which a view keeps some dimensions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From the text of a program to its IR with alignments chosen and memory planned, and to its verdict."""
+"""The steps from the text of a program to its IR, with chosen alignments and planned memory, and to its verdict."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ from argus.source import SourceFile
 
 
 def lower(source: SourceFile, name: str, options: Options) -> Program:
-    """Return program `name` of a file, with everything written out that is proved. Raises `SourceError`."""
+    """Return program `name` of a file in the form that is proved, with everything written out. Raises `SourceError`."""
     return planned(settled(elaborate(source, name, options)))

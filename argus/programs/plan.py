@@ -1,7 +1,7 @@
-"""The memory planner: a place in one pool for each buffer. Its plan is proved like everything else.
+"""The memory planner: it gives each buffer a place in one pool. The plan is proved, not trusted.
 
-Buffers are placed in the order of their first use. A buffer takes over a slot whose buffers are all done before it
-begins, in the order of the text and of the streams, and otherwise gets a slot of its own.
+Buffers are placed in the order of their first use. A buffer takes over a slot if all buffers of the slot are finished
+before it begins, in the order of the text and of the streams. Otherwise it gets a new slot.
 """
 
 from __future__ import annotations

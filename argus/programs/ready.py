@@ -1,4 +1,4 @@
-"""Programs that are proved, with their kernels built."""
+"""Proved programs with built kernels."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from argus.runtime.executable import Executable
 
 @dataclass(frozen=True)
 class Ready:
-    """A program that is proved, with its kernels built, in the order of its uses."""
+    """A proved program with its built kernels, in the order of its uses."""
 
     program: Program
     signature: Signature
@@ -22,7 +22,7 @@ class Ready:
 
     @cached_property
     def deciding(self) -> frozenset[str]:
-        """The scalars that decide what is launched: all but floats that are passed to kernels and nothing else."""
+        """The scalars that decide what is launched: all except floats that are only passed to kernels."""
         passed = {s.name for s in self.program.scalars if s.dtype.is_float}
         exprs = [c.expr for c in self.signature.conditions]
         exprs += [s.cond for s in walk(self.program.body) if isinstance(s, If)]

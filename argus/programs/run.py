@@ -1,4 +1,4 @@
-"""Callable programs: proved once, and then run from Python on PyTorch tensors or NumPy arrays, or as a CUDA graph."""
+"""Callable programs: proved once, then run from Python on PyTorch tensors or NumPy arrays, or as a CUDA graph."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from argus.runtime.executable import OPTIONAL, SCALAR, TENSOR, CachedSource, Exe
 from argus.runtime.reader import ABSENT, UNREADABLE, Cold, Prepared, Run, Site, count_writes, in_memory
 
 _MOST_PLANS = 256
-"""Calls of different sizes that a program keeps ready."""
+"""Largest number of calls with different sizes that a program keeps ready."""
 
 
 class JitProgram:
@@ -74,11 +74,11 @@ class JitProgram:
         count_writes(a.source for n, a in call.arrays.items() if n in plan.written and is_torch(a.source))
 
     def graph(self, *args: Any, **kwargs: Any) -> Graph:
-        """Record the program as a CUDA graph for these tensors. `replay()` runs it on their contents at that time."""
+        """Record the program as a CUDA graph for these tensors. `replay()` runs it on their current contents."""
         torch = sys.modules.get("torch")
         if torch is None or not any(is_torch(a) and a.is_cuda for a in (*args, *kwargs.values())):
             raise LaunchError.of("argument-type", "a CUDA graph records work on a GPU", "pass PyTorch tensors on a GPU")
-        self(*args, **kwargs)  # everything is built, loaded and allocated before the recording
+        self(*args, **kwargs)  # Everything is built, loaded and allocated before the recording.
         torch.cuda.synchronize()
         recorded = torch.cuda.CUDAGraph()
         with torch.cuda.graph(recorded):
@@ -88,7 +88,7 @@ class JitProgram:
     def build(self, target: str, *, alignment: Mapping[str, int] | None = None, **constexprs: object) -> Ready:
         """Prove the program for a target and build its kernels, without running it.
 
-        `alignment` is in bytes by tensor, 16 for tensors that it leaves out. Raises the errors of a call.
+        `alignment` maps tensors to bytes; tensors that it omits have 16. Raises the errors of a call.
         """
         options = Options(target, None, constexprs, alignment or {})
         key = repr((target, sorted(constexprs.items()), sorted((alignment or {}).items())))
@@ -98,7 +98,8 @@ class JitProgram:
             return self._ready[key]
 
     def as_torch_op(self, name: str, **constexprs: object) -> Any:
-        """Register the program, its constants fixed, as the PyTorch operator `name` ("namespace::name"); return it.
+        """Register the program with fixed constants as the PyTorch operator `name` ("namespace::name"), and return the
+        operator.
 
         The operator takes the tensors and scalars in order and returns nothing. `torch.compile` and `torch.export` know
         which tensors it writes. Raises SourceError, and LaunchError "operator-name".
@@ -123,7 +124,8 @@ class JitProgram:
     # ------------------------------------------------------------------ calls
 
     def _started(self, args: tuple[Any, ...]) -> bool:
-        """Run a call of PyTorch tensors by position, from what is kept for such tensors. False for any other call."""
+        """Run a call of positional PyTorch tensors if a launch for such tensors is ready. Return False for any other
+        call."""
         way = (len(args), *(i for i, a in enumerate(args) if a is None))
         try:
             found = self._sites[way].read(*args)
@@ -151,7 +153,7 @@ class JitProgram:
         return True
 
     def _cold(self, way: Hashable, args: tuple[Any, ...]) -> Any:
-        """Make the site of such calls, and return what it reads; False if it cannot read them."""
+        """Create the site of such calls and return what it reads, or False if it cannot read the arguments."""
         kinds = tuple(self._kinds.values())
         missing = any(kind in (TENSOR, SCALAR) for kind in kinds[len(args) :])
         if way in self._sites or len(args) > len(kinds) or missing or not in_memory(args):
@@ -173,7 +175,7 @@ class JitProgram:
         return dict(declared(self.text.file, self.text.name))
 
     def _arranged(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call:
-        """Arguments by name. Raises LaunchError "argument-count"."""
+        """Return the arguments by name. Raises LaunchError "argument-count"."""
         kinds = self._kinds
         given = dict(zip(kinds, args, strict=False))
         problems = [f"takes {len(kinds)} arguments, {len(args)} were given"] if len(args) > len(kinds) else []
@@ -223,7 +225,7 @@ class JitProgram:
 
 
 class Runs:
-    """The runs of a program on tensors of one kind: a plan for each choice of the scalars that decide."""
+    """The runs of a program on tensors of one kind, with a plan for each choice of the deciding scalars."""
 
     def __init__(self, program: JitProgram, call: Call, plan: Plan) -> None:
         self._program, self._call = program, call
@@ -259,7 +261,7 @@ class Runs:
 
 @dataclass(frozen=True, slots=True)
 class Graph:
-    """A program that is recorded as a CUDA graph. `kept` are its arguments, whose memory it uses."""
+    """A program that is recorded as a CUDA graph. `kept` are its arguments, whose memory the graph uses."""
 
     recorded: Any
     kept: Any
@@ -309,7 +311,7 @@ def executables(program: Program) -> Sequence[Executable]:
 
 
 def signature_of(program: Program) -> Signature:
-    """What a call of a program is checked against, in the form in which kernels' calls are checked."""
+    """Return the signature against which a call of a program is checked, in the form that kernels use."""
     from argus.backend.launch import signature as sig
     from argus.ir.contents import ranges
     from argus.ir.expr import Const

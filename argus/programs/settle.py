@@ -1,4 +1,4 @@
-"""Choose the alignment that each launch's kernel is compiled for: the greatest that every call is known to keep."""
+"""Choose the alignment for which each launch's kernel is compiled: the largest that every call is known to keep."""
 
 from __future__ import annotations
 
@@ -74,7 +74,8 @@ def alignment_of(facts: Facts, program: Program, part: Part, tensor: Tensor) -> 
 
 
 def aligned_quantities(program: Program, part: Part, tensor: Tensor) -> list[Expr]:
-    """What an alignment divides: the bytes before the part, its strides, and its contiguous rows."""
+    """Return the quantities that an alignment divides: the bytes before the part, its strides, and its contiguous rows.
+    """
     item, obj = Const(tensor.dtype.bytes), program.object(part.obj)
     found = [op("mul", item, op("mul", wide(s), wide(t))) for s, t in zip(part.start, obj.strides, strict=True)]
     for declared, stride, extent in zip(tensor.strides, strides_of(program, part), part.shape, strict=True):

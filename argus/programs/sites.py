@@ -1,4 +1,4 @@
-"""The places of a program's text: every statement with the loops and conditions around it."""
+"""The sites of a program's text: every statement with its surrounding loops and conditions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from argus.programs.ir import Collective, For, If, Launch, Part, Program, Step, 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """A part that work touches, called `name` by its kernel."""
+    """A part that work accesses. `name` is the kernel's name for it."""
 
     name: str
     part: Part
@@ -23,10 +23,10 @@ class Access:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Site:
-    """Work of the text: its number in the order of the text, and what stands around it.
+    """A statement that does work: its number in the order of the text, and its surroundings.
 
-    `path` holds the loops around it, outermost first, each with the conditions directly inside (those outside of all
-    loops come first, with None).
+    `path` holds the surrounding loops, outermost first, each with the conditions directly inside it. The conditions
+    outside of all loops come first, with None.
     """
 
     number: int
@@ -37,12 +37,12 @@ class Site:
 
     @property
     def loops(self) -> tuple[For, ...]:
-        """The loops around it, outermost first."""
+        """The surrounding loops, outermost first."""
         return tuple(loop for loop, _ in self.path if loop is not None)
 
     @property
     def given(self) -> list[Expr]:
-        """What holds where it runs: ranges of counters, and conditions."""
+        """The facts that hold where the statement runs: ranges of counters, and conditions."""
         found: list[Expr] = []
         for loop, conds in self.path:
             found += ([] if loop is None else in_range(loop, LoopVar(loop.var))) + list(conds)

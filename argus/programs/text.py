@@ -1,7 +1,6 @@
-"""Programs as text, in the style of kernels' IR.
+"""Print programs as text, in the style of the IR of kernels.
 
-buffer half: float32[N] at 0
-launch scale#0(x = x[0 +: N], y = half[0 +: N], a = 2.0) on main
+buffer half: float32[N] at 0 launch scale#0(x = x[0 +: N], y = half[0 +: N], a = 2.0) on main
 """
 
 from __future__ import annotations

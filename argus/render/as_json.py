@@ -11,7 +11,7 @@ SCHEMA = "argus.check/1"
 
 
 def outcome_json(outcome: Outcome) -> Json:
-    """Return an object of `docs/schema/check-1.json`; `verdict` is "error" for an input that cannot be used."""
+    """Return an object of `docs/schema/check-1.json`. `verdict` is "error" for unusable input."""
     return {
         "schema": SCHEMA,
         "kernel": outcome.kernel,

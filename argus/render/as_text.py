@@ -22,9 +22,9 @@ _STYLES: Mapping[str, str] = {
 }
 _GUTTER = "blue"
 _WIDEST = 200
-"""Characters that are shown of a source line."""
+"""Largest number of characters of a source line that are shown."""
 _UNSEEN = ("Cc", "Cf", "Zl", "Zp")
-"""Categories of characters that are not seen, or change how others are."""
+"""Categories of characters that are invisible, or that change how other characters are displayed."""
 
 
 def outcome_text(outcome: Outcome) -> Text:
@@ -45,7 +45,7 @@ def outcome_text(outcome: Outcome) -> Text:
 
 
 def _opinions_text(opinions: tuple[Opinion, ...]) -> Iterator[str]:
-    """Yield a line for each engine whose answers the other one looked at."""
+    """Yield a line for each engine whose answers the other engine checked."""
     for engine, other in (("isl", "z3"), ("z3", "isl")):
         mine = [a for a in opinions if a.engine == engine]
         if mine:
@@ -115,7 +115,7 @@ def _note(text: Text, word: str, note: Note) -> None:
 
 
 def _place(text: Text, span: Span, label: str, style: str) -> None:
-    """The source line of `span`, underlined, and the calls through which it was inlined."""
+    """Return the source line of `span`, underlined, and the calls through which it was inlined."""
     if span.file is None:
         if label:
             text.append(f"  = {label}\n")
@@ -198,7 +198,8 @@ def _witness(text: Text, witness: Witness) -> None:
 
 
 def _trace(text: Text, witness: Witness) -> None:
-    """One line a step: who, in which iteration (and program, where there are several), what, and where it stands."""
+    """Print one line for each step: the role, the iteration (and the program if there are several), the action, and its
+    place."""
     several = len({event.block for event in witness.trace if event.block}) > 1
     rows = []
     for event in witness.trace:
@@ -226,7 +227,7 @@ def _where(witness: Witness) -> str:
 
 
 def _columns(text: Text, arrived: str, expected: str) -> None:
-    """Print what arrived beside what was expected, in two columns."""
+    """Print the value that arrived beside the expected value, in two columns."""
     left, right = ["arrived", *arrived.splitlines()], ["expected", *expected.splitlines()]
     rows = max(len(left), len(right))
     left += [""] * (rows - len(left))
@@ -247,7 +248,7 @@ def _pairs(values: Mapping[str, Any]) -> str:
 
 
 _MOST_ELEMENTS = 32
-"""Elements of an index tensor that are printed."""
+"""Largest number of elements of an index tensor that are printed."""
 
 
 def _elements(values: Any) -> str:

@@ -36,10 +36,10 @@ class Outcome:
 
     @property
     def unusable(self) -> bool:
-        """Return True if there was nothing to prove: no finding is about a property of a kernel."""
+        """True if there was nothing to prove, because no finding is about a property of a kernel."""
         return self.verdict is Verdict.UNKNOWN and all(d.verdict is None for d in self.diagnostics)
 
     @property
     def word(self) -> str:
-        """The verdict in a word: "proved", "refuted", "unknown", or "error" for an input that cannot be used."""
+        """The verdict in one word: "proved", "refuted", "unknown", or "error" for unusable input."""
         return "error" if self.unusable else self.verdict.value

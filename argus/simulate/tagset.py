@@ -15,13 +15,14 @@ import numpy as np
 from argus.simulate.numeric import Array
 
 BOTTOM, CONSTANT, NEUTRAL, TAGGED, TOP = range(5)
-"""Never written; a constant the compiler knows; any other untagged value; carries fields; unknown, with a reason."""
+"""Status of an element: never written; a constant that the compiler knows; another untagged value; a value with fields;
+unknown, with a reason."""
 
 NAMES = ("uninitialised", "untagged constant", "untagged", "tagged", "mixed")
 
 
 def hashed(values: Array) -> Array:
-    """uint64 hash of int64 values (the finaliser of splitmix64)."""
+    """Return the uint64 hash of int64 values (the finaliser of splitmix64)."""
     with np.errstate(over="ignore"):
         x = values.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
         x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -32,7 +33,8 @@ def hashed(values: Array) -> Array:
 
 @dataclass(slots=True)
 class Field:
-    """One field of n elements: a multiset each. Meaningless where the element does not carry the field."""
+    """One field of n elements, each a multiset. The value has no meaning for an element that does not carry the field.
+    """
 
     low: Array
     high: Array
@@ -41,13 +43,13 @@ class Field:
 
     @staticmethod
     def integers(values: Array) -> Field:
-        """Single integers."""
+        """Return a field of single integers."""
         values = values.astype(np.int64)
         return Field(values, values, np.ones(len(values), dtype=np.int64), hashed(values))
 
     @staticmethod
     def blank(n: int) -> Field:
-        """Room for n multisets."""
+        """Return a field with room for n multisets."""
         zero = np.zeros(n, dtype=np.int64)
         return Field(zero, zero.copy(), zero.copy(), np.zeros(n, dtype=np.uint64))
 
@@ -73,7 +75,7 @@ class Field:
         return result
 
     def same(self, other: Field) -> Array:
-        """Equal single integers, or equal multisets."""
+        """Return True where both are equal single integers, or equal multisets."""
         result: Array = self.code() == other.code()
         return result
 
@@ -85,8 +87,9 @@ Schema = tuple[str, ...]
 class Tags:
     """The tags of n elements.
 
-    These are the `status`, the number of the `schema` (field names, in order) or -1, the number of the `reason` if
-    mixed or -1, `summed` for tags that an accumulation made, and the fields by name."""
+    Each element has a `status`, the number of its `schema` (field names, in order) or -1, and the number of the
+    `reason` or -1 if it is not mixed. `summed` marks tags that an accumulation made. The fields are stored by name.
+    """
 
     status: Array
     schema: Array
@@ -97,7 +100,7 @@ class Tags:
 
     @staticmethod
     def uniform(n: int, status: int, schemas: Schemas | None = None) -> Tags:
-        """n elements of one status without fields."""
+        """Return n elements of one status without fields."""
         return Tags(
             np.full(n, status, dtype=np.uint8),
             np.full(n, -1, dtype=np.int16),
@@ -135,13 +138,13 @@ class Tags:
         return result
 
     def mix(self, where: Array, reason: int) -> None:
-        """Make the elements `where` (bool) mixed, for `reason`; those that are mixed already keep theirs."""
+        """Make the elements `where` (bool) mixed, with `reason`. Elements that are already mixed keep their reason."""
         where = where & (self.status != TOP)
         self.status[where], self.reason[where], self.schema[where] = TOP, reason, -1
 
 
 class Schemas:
-    """The field-name tuples and reasons met in a run, by number."""
+    """The tuples of field names and the reasons that a run has met, by number."""
 
     __slots__ = ("_names", "_reasons", "names", "reasons")
 
@@ -167,7 +170,8 @@ class Schemas:
 
 
 def join(operands: list[Tags], n: int, schemas: Schemas) -> Tags:
-    """Apply rule 2: combine one or more operands elementwise. The result of several operands is no known constant."""
+    """Apply rule 2: combine one or more operands elementwise. The result of several operands is not a known constant.
+    """
     result = operands[0].take(np.arange(n))
     for other in operands[1:]:
         _join(result, other)
@@ -248,7 +252,7 @@ def gather(new: Tags, identity: Array, group: Array, m: int) -> Contributions:
 
 
 def unite(field: Field, group: Array, m: int) -> Field:
-    """Multiset unions by group."""
+    """Return the multiset unions by group."""
     result = Field.blank(m)
     result.low[:] = np.iinfo(np.int64).max
     result.high[:] = np.iinfo(np.int64).min
@@ -260,8 +264,8 @@ def unite(field: Field, group: Array, m: int) -> Field:
 
 
 def accumulate(old: Tags, start: Array, new: Contributions) -> Tags:
-    """Apply rule 4: return the tags of the cells after an accumulation. `start`: a cell held a known identity
-    before."""
+    """Apply rule 4: return the tags of the cells after an accumulation. `start`: the cell held a known identity before.
+    """
     schemas = old.schemas
     result = old.take(np.arange(len(old)))
     some = new.count > 0

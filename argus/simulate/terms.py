@@ -1,4 +1,4 @@
-"""The sides of tag conditions: where an element is, what tag it carries, and which integers a term means."""
+"""The sides of tag conditions: the place of an element, its tag, and the integers that a term stands for."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from argus.simulate.step import AccessCells, Step
 from argus.simulate.tagset import BOTTOM, NAMES, NEUTRAL, TAGGED, TOP, Field, Tags, hashed
 
 MISSING = 5
-"""Kind of a side whose element is tagged, without the field that is asked for."""
+"""Kind of a side whose element has a tag without the requested field."""
 
 
 @dataclass(frozen=True, slots=True)
 class Term:
     """The values of one side at n elements.
 
-    `kind` is TAGGED where there is a value, CONSTANT or NEUTRAL where no contribution has arrived (a set without
-    members, anything as a single integer), TOP, BOTTOM or MISSING where there is nothing to compare. `place` and `tags`
-    say where the side comes from, None for what is no tag. `once`: the side is a set, so multiplicities count.
+    `kind` is TAGGED if there is a value; CONSTANT or NEUTRAL if no contribution has arrived (a set without members, or
+    any single integer); and TOP, BOTTOM or MISSING if there is nothing to compare. `place` and `tags` say where the
+    side comes from, and are None for a side that is no tag. `once`: the side is a set, so multiplicities count.
     """
 
     field: Field
@@ -94,7 +94,8 @@ _LARGEST_SET = 1 << 22
 def ghost(block: Block, elem: Elem, step: Step, replica: int | None) -> AccessCells:
     """Return the cells in which an assertion finds an element.
 
-    For registers that is the thread's own register, or the replica of number `replica`."""
+    For registers, the cell is the thread's own register, or the replica of number `replica`.
+    """
     memory = block.memories[elem.obj]
     if not isinstance(memory, Registers):
         return checked.locate(block, elem.obj, elem.index, step, step.on)
@@ -117,7 +118,7 @@ def ghost(block: Block, elem: Elem, step: Step, replica: int | None) -> AccessCe
 def of_place(block: Block, place: AccessCells, step: Step) -> Tags:
     """Return the tags at all n elements. Elements without an access are untagged.
 
-    For an element outside of a tensor, the tensor's tag function says which tag it would carry.
+    For an element outside of a tensor, the tensor's tag function determines the tag.
     """
     schemas = block.run.schemas
     assert schemas is not None

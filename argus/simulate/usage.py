@@ -1,4 +1,4 @@
-"""The uses that a kernel makes of its tensors, read off the access relations."""
+"""How a kernel uses its tensors, derived from the access relations."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ _FETCHES = (Order.ASYNC_GROUP, Order.VMCNT)
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tensor names by what the kernel does with them. `written` includes `accumulated`; `fetched`: read by
-    asynchronous copies of threads; `asserted`: named in tag assertions."""
+    """Names of tensors by their use in the kernel. `written` includes `accumulated`. `fetched`: asynchronous copies of
+    threads read them. `asserted`: tag assertions name them."""
 
     read: frozenset[str]
     stored: frozenset[str]
@@ -47,7 +47,7 @@ class Usage:
 
 
 def usage(kernel: Kernel) -> Usage:
-    """Return what the kernel does with each tensor."""
+    """Return how the kernel uses each tensor."""
     tensors = {t.name for t in kernel.tensors}
     found = [r for stmt in walk(kernel.body) for r in relations(stmt)]
     asserted = {e.obj for stmt in walk(kernel.body) if isinstance(stmt, AssertTags) for e in _compared(stmt)}
@@ -108,7 +108,8 @@ def _compared(stmt: AssertTags) -> list[Elem]:
 
 
 def taggable(kernel: Kernel) -> frozenset[str]:
-    """Return the objects whose elements may carry a tag: those with a `Tag`, and all that data from them reaches."""
+    """Return the objects whose elements may carry a tag: those with a `Tag`, and all objects that their data reaches.
+    """
     found = {stmt.obj for stmt in walk(kernel.body) if isinstance(stmt, Tag)}
     flows = [flow for stmt in walk(kernel.body) for flow in _flows(stmt)]
     before = -1

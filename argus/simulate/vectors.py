@@ -1,4 +1,4 @@
-"""Vector accesses and matrix loads: addresses must be consecutive, aligned, and under one mask."""
+"""Check vector accesses and matrix loads: addresses must be consecutive, aligned, and under one mask."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from argus.simulate.step import AccessCells, Step
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """Elements that must be consecutive in memory, `[rows, length]` positions in the domain; bytes of alignment.
+    """Elements that must be consecutive in memory: positions `[rows, length]` in the domain, and the alignment in
+    bytes.
 
-    `ends`: a mask may leave out elements of a row: its last ones, or its first and its last ones.
+    `ends`: a mask may leave out the last elements of a row, or its first and its last elements.
     """
 
     positions: Array
@@ -53,7 +54,7 @@ def _rows(row: CopyRow | None, vector: int, memory: Memory, step: Step) -> _Rows
     if threads % 32 or values % each:
         return None
     lanes = position.reshape(-1, 8, 4, values // each, each)
-    # The elements of one 16-byte row last: those of 4 neighbouring lanes, or one of each eighth lane.
+    # The last axis has the elements of one 16-byte row: those of 4 adjacent lanes, or one of each eighth lane.
     order = (0, 2, 3, 4, 1) if row.transposed else (0, 1, 3, 2, 4)
     return _Rows(lanes.transpose(order).reshape(-1, 16 // item), row.alignment)
 
@@ -79,7 +80,7 @@ def _check(block: Block, memory: Memory, place: AccessCells, rows: _Rows, step: 
         _report(block, step, "scattered-vector", text, place, at, int(apart.sum()))
     skewed = address[:, 0] % rows.alignment != 0
     if isinstance(memory, GlobalTensor) and rows.alignment > memory.alignment:
-        skewed = np.ones_like(skewed)  # the base address may be anything that the declared alignment allows
+        skewed = np.ones_like(skewed)  # The base address may have any value that the declared alignment allows.
     if skewed.any():
         at = int(first[int(np.argmax(skewed))][0])
         text = f"a vector of {memory.name} may start at a byte that is not a multiple of {rows.alignment}"

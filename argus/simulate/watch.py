@@ -1,4 +1,4 @@
-"""Prints and assertions on the device, as the simulator carries them out."""
+"""Execute prints and assertions on the device in the simulator."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from argus.simulate.step import Frame
 
 
 def watch(block: Block, stmt: Watch, frame: Frame) -> None:
-    """Read the tile, and print its elements or insist that they are true.
+    """Read the tile, and print its elements or check that they are true.
 
-    A run that does not collect what is printed, such as a replay, goes on after a failed assertion: proofs do not use
+    A run that does not collect prints, such as a replay, continues after a failed assertion, because proofs do not use
     its condition.
     """
     step = block.step(stmt, frame, stmt.layout)

@@ -1,7 +1,8 @@
-"""A kernel over numbers that neither round nor overflow where its own types do, to tell a wrong term from rounding.
+"""Convert a kernel to numbers that neither round nor overflow like its own types, to distinguish a wrong term from
+rounding.
 
-Every float is carried in 64 bits, in memory too, and conversions between types of floats change nothing. A *disturbed*
-run changes each result of arithmetic by a part in 2^40, the same results alike: how far two such runs are apart says
+Every float is carried in 64 bits, also in memory, and conversions between float types change nothing. A *disturbed* run
+changes each result of arithmetic by a part in 2^40, and equal results equally. The distance between two such runs shows
 how much of a difference rounding explains (Chesneaux and Vignes, the CESTAC method).
 """
 
@@ -46,7 +47,7 @@ def _replaced(node: Any, disturbed: bool, known: dict[int, Any]) -> Any:
 
 
 def before(contents: Contents, dtype: DType) -> Contents:
-    """Return what a tensor held before the kernel, in the carrier of a type."""
+    """Return the contents of a tensor before the kernel, in the carrier of a type."""
     if isinstance(contents, Sparse):
         return Sparse(dtype, contents.fill)
     return Dense(contents.initial(np.arange(len(contents))).astype(carrier(dtype)), keep=True)

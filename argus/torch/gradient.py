@@ -14,9 +14,9 @@ A function that is an operator (`_softmax = Function(_work, Operator(...))`) get
     attach(_softmax, _backward, _save)
 
 `backward` and `setup_context` are those of `torch.library.register_autograd`: `backward` returns one gradient for each
-argument of the operator, None for numbers, and looks at `ctx.needs_input_grad[i]` to skip work. Where the backward pass
-needs more than arguments and results, `forward` says what computes it: it takes the operator's arguments and returns
-the results, followed by tensors that only `setup_context` sees.
+argument of the operator, None for numbers, and reads `ctx.needs_input_grad[i]` to skip work. If the backward pass needs
+more than arguments and results, `forward` computes it: `forward` takes the operator's arguments and returns the
+results, followed by tensors that only `setup_context` sees.
 
     def _forward(x, weight, eps):
         return _rmsnorm_and_inverse((x, weight), (eps,))      # out, inverse: the operator returns `out` alone

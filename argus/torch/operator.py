@@ -1,4 +1,4 @@
-"""A kernel as a PyTorch operator, which `torch.compile` and `torch.export` trace without looking inside."""
+"""Register a kernel as a PyTorch operator, which `torch.compile` and `torch.export` trace without looking inside."""
 
 from __future__ import annotations
 
@@ -255,7 +255,7 @@ def _check_outputs(
     inputs: Sequence[TensorParam | ScalarParam],
     shapes: Mapping[str, Callable[..., Shape]],
 ) -> None:
-    """Refuse outputs that cannot be newly allocated, or whose shape is not known."""
+    """Reject outputs that cannot be newly allocated, or whose shape is not known."""
     names, tensors = {p.name for p in inputs}, [p for p in inputs if isinstance(p, TensorParam)]
     known = {e.name for t in tensors for e in t.shape if isinstance(e, Param)}
     if not made or not tensors:

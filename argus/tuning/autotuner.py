@@ -27,13 +27,13 @@ from argus.tuning.model import MODELS, estimate
 from argus.tuning.progress import Progress, progress
 
 SLOWER = 3.0
-"""Configurations that the model expects to take this many times as long as the best are not tried."""
+"""Configurations that the model expects to take this many times as long as the best one are not tried."""
 
 _MOST_SEEN = 4096
-"""Kinds of calls whose configuration is found without looking at sizes by name."""
+"""Largest number of kinds of calls whose configuration is found without looking at sizes by name."""
 
 Bench = Callable[[Callable[[], object], str], float]
-"""`bench(call, device)` gives the milliseconds of a call."""
+"""`bench(call, device)` returns the time of a call in milliseconds."""
 
 
 def _bench(call: Callable[[], object], device: str) -> float:
@@ -71,7 +71,7 @@ class Autotuner:
         build: Build = in_a_process,
     ) -> None:
         self.__name__, self.__doc__ = kernel.__name__, kernel.__doc__
-        assert isinstance(kernel.source, CachedSource)  # kernels are made by `@argus.kernel`
+        assert isinstance(kernel.source, CachedSource)  # `@argus.kernel` makes kernels with this source.
         self.kernel, self._source = kernel, kernel.source
         self.configs, self.key = tuple(configs), tuple(key)
         self.trials: dict[str, tuple[Trial, ...]] = {}
@@ -239,7 +239,8 @@ def size_class(value: float) -> float:
 
 
 def autotune(configs: Sequence[Config], key: Sequence[str] = ()) -> Callable[[JitKernel], Autotuner]:
-    """Make a kernel choose among `configs` by the sizes and scalars that `key` names. Write it above `@argus.kernel`.
+    """Make a kernel choose among `configs` by the sizes and scalars that `key` names. It is written above
+    `@argus.kernel`.
 
     Raises LaunchError "no-configuration" if there are no configurations.
     """

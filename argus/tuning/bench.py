@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from statistics import median
 
-_CACHE_BYTES = 256 * 2**20  # written between calls: larger than any L2 cache
+_CACHE_BYTES = 256 * 2**20  # bytes written between calls: more than any L2 cache holds
 
 
 def do_bench(call: Callable[[], object], warmup: float = 25.0, rep: float = 100.0, *, device: str = "cuda") -> float:

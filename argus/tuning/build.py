@@ -31,11 +31,11 @@ class BuildRequest:
 
 
 Build = Callable[[BuildRequest], str]
-"""Builds, and says why that failed: "" if it did not."""
+"""Builds a kernel and returns the reason if that fails, else ""."""
 
 
 def build_all(orders: Sequence[BuildRequest], build: Build, workers: int | None = None) -> Iterator[tuple[int, str]]:
-    """Yield the position of each request and why it failed, or "", as builds end.
+    """Yield the position of each request, and the reason why it failed or "", in the order in which builds end.
 
     `workers` builds run at a time, by default one for each core that this process may use.
     """
@@ -46,7 +46,7 @@ def build_all(orders: Sequence[BuildRequest], build: Build, workers: int | None 
 
 
 def in_a_process(order: BuildRequest) -> str:
-    """Build in a separate process. Return the reason if it fails, else ""."""
+    """Build in a separate process. Return the reason if the build fails, else ""."""
     path = [os.path.abspath(entry) for entry in sys.path]
     text = f"import sys; sys.path[:] = {path!r}; from argus.tuning.build import main; sys.exit(main())"
     done = subprocess.run([sys.executable, "-c", text], input=pickle.dumps(order), capture_output=True, check=False)

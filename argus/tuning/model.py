@@ -20,7 +20,8 @@ from math import ceil
 from argus.ir.machine import A100, H200, Machine
 
 _BESIDE, _MEANWHILE = 4.0, 3.0
-"""Orders of the norms that parts of the machine are added up in: those that a block needs, and all these and memory."""
+"""Orders of the norms by which the times of parts of the machine are combined: the parts that a block needs, and the
+result with memory."""
 _LAUNCH_S = 1.35e-6
 
 
@@ -42,7 +43,7 @@ class Modelled:
 # fitted to 1342 measured tiles of 125 shapes. For the A100, the rates are rounded from its white paper.
 MODELS = {m.machine.target: m for m in (Modelled(H200, 1.9e9, 82.0, 5.2e12, 3.5e-7),
                                         Modelled(A100, 1.3e9, 48.0, 1.7e12, 0.8e-6))}  # fmt: skip
-"""By target. Other machines are not modelled: nothing was measured on them."""
+"""The models by target. Other machines are not modelled, because nothing was measured on them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The registers that a thread holds for tiles, at the place of a kernel where there are most."""
+"""The registers that a thread needs for tiles at the point of a kernel that needs most."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WORD = 4
 
 @dataclass(frozen=True, slots=True)
 class _Use:
-    """A use of a tile by the statement at `place`. The gap behind a statement has the same number."""
+    """A use of a tile by the statement at `place`. The gap after a statement has the same number."""
 
     tile: str
     place: int
@@ -23,7 +23,8 @@ class _Use:
 
 
 def held_registers(kernel: Kernel) -> int:
-    """Return the most registers of a thread that hold tiles at the same time; with roles, outside of them."""
+    """Return the largest number of a thread's registers that hold tiles at the same time. With roles, count outside of
+    them."""
     return _most(kernel, tuple(s for s in kernel.body if not isinstance(s, Roles)))
 
 
@@ -60,7 +61,7 @@ def _registers(tile: Fragment) -> int:
 def _lives(body: tuple[Stmt, ...]) -> dict[str, tuple[int, int]]:
     """Return the first and the last gap in which each tile is live: from its first write to before its last read.
 
-    A tile that a loop reads before it writes it, or does not write, is live in all of the loop.
+    A tile is live in all of a loop if the loop reads it before writing it, or does not write it.
     """
     found: dict[str, tuple[int, int]] = {}
 

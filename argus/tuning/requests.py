@@ -1,7 +1,7 @@
-"""The cache lines that the threads of a block ask for, counted from the addresses of a copy's elements.
+"""Count the cache lines that the threads of a block request, from the addresses of a copy's elements.
 
-A warp's request to global memory takes a cycle of the multiprocessor for each line of 128 bytes that it touches,
-whether the line is in the L1 cache or not. Elements that several warps hold are asked for by each of them.
+A warp's request to global memory takes a cycle of the multiprocessor for each 128-byte line that it accesses, whether
+or not the line is in the L1 cache. Elements that several warps hold are requested by each of them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from argus.ir.nodes import Access, Copy, Tensor
 
 _LINE = 128
 _REQUESTS = 64
-"""The most requests of a warp whose lines are counted; further ones are taken for like these."""
+"""Largest number of requests of a warp whose lines are counted. Further requests are assumed to be similar."""
 
 _Places = NDArray[Any]
 _EXACT: Mapping[str, Callable[[_Places, _Places], _Places]] = {
@@ -30,13 +30,14 @@ _DECIDING: Mapping[str, Callable[[_Places, _Places], NDArray[np.bool_]]] = {
     "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal,
 }  # fmt: skip
 _SAMPLED = 4096
-"""The most elements of a tile at which a mask is evaluated."""
+"""Largest number of elements of a tile at which a mask is evaluated."""
 
 
 def lines(copy: Copy, access: Access, tensor: Tensor, values: Mapping[str, Number], warp_size: int) -> float:
-    """Return how many lines all warps of the copy's layout ask for in one execution; 0 if no thread moves it.
+    """Return how many lines all warps of the copy's layout request in one execution, or 0 if no thread moves data.
 
-    Counted for the first warp of the first program in the first iteration; strides that no value gives are contiguous.
+    The lines are counted for the first warp of the first program in the first iteration. Strides without a given value
+    are assumed to be contiguous.
     """
     if copy.layout is None:
         return 0.0
@@ -57,7 +58,7 @@ def lines(copy: Copy, access: Access, tensor: Tensor, values: Mapping[str, Numbe
 
 
 def active(copy: Copy, values: Mapping[str, Number]) -> float:
-    """Return the share of a copy's elements that its mask leaves, in the first program and iteration."""
+    """Return the share of a copy's elements that its mask keeps, in the first program and iteration."""
     if copy.mask is None or not copy.shape:
         return 1.0
     shape = copy.shape
@@ -68,7 +69,7 @@ def active(copy: Copy, values: Mapping[str, Number]) -> float:
 
 
 def _holds(mask: Expr, coordinates: _Places, values: Mapping[str, Number]) -> NDArray[np.bool_]:
-    """Evaluate a condition at many coordinates; what depends on data holds."""
+    """Evaluate a condition at many coordinates. Conditions that depend on data count as true."""
     match mask:
         case Op(op="and", args=(left, right)):
             return _holds(left, coordinates, values) & _holds(right, coordinates, values)
@@ -83,7 +84,7 @@ def _loaded(expr: Expr) -> bool:
 
 
 def strides(tensor: Tensor, values: Mapping[str, Number]) -> Sequence[int]:
-    """Return the strides of a tensor in elements; those that are not known are those of contiguous memory."""
+    """Return the strides of a tensor in elements. Unknown strides are assumed to be those of contiguous memory."""
     shape = [int(evaluate(e, values)) for e in tensor.shape]
     found = [1] * len(shape)
     for axis in range(len(shape) - 2, -1, -1):
@@ -100,9 +101,9 @@ def _known(stride: Expr, values: Mapping[str, Number]) -> int | None:
 
 
 def _places(expr: Expr, coordinates: _Places, values: Mapping[str, Number]) -> _Places:
-    """Evaluate an index at many coordinates; whatever the program or the iteration decides is 0.
+    """Evaluate an index at many coordinates. Terms that the program or the iteration decides count as 0.
 
-    An element that is read from a tile, such as a gathered row, is taken for its place in the tile.
+    An element that is read from a tile, such as a gathered row, counts as its place in the tile.
     """
     match expr:
         case Coord(axis=axis):

@@ -1,9 +1,9 @@
 """The work of one launch of an explicit kernel, counted from its statements: operations, bytes, and memory.
 
-Every operand is counted where it is read. Threads that load it from global memory ask for cache lines, each warp for
-all that it holds (`requests`). A warpgroup reads the whole second operand of its product from shared memory for every
-64 rows. Loops and branches run as they do in the middle: of the program in the middle of the grid, and in the middle
-iteration; a branch that depends on data counts in full.
+Every operand is counted where it is read. Threads that load it from global memory request cache lines, and each warp
+requests all lines of its elements (`requests`). A warpgroup reads the whole second operand of its product from shared
+memory for every 64 rows. Loops and branches are counted for the program in the middle of the grid and for the middle
+iteration. A branch that depends on data counts in full.
 """
 
 from __future__ import annotations
@@ -40,20 +40,21 @@ from argus.tuning.model import Work
 from argus.tuning.registers import exceeded, held_registers
 from argus.tuning.requests import active, lines
 
-_FIRST_CYCLES = 600.0  # until the first bytes are there
-_LAST_CYCLES = 590.0  # from the last product to the end, besides the bytes of the result
-_STORED_BYTES = 21.0  # of a result, a cycle
-_IDLE_CYCLES = 2500.0  # from the first request to the end, where no warps of their own load
-_ROUND_TRIP_CYCLES = 600.0  # of a loop's iteration that waits for what it has asked for
-_ARRIVING_BYTES, _SOONEST_CYCLES = 22.3, 500.0  # of the boxes of a stage, a cycle until all are there; at least so long
-_OWN_REGISTERS = 32  # a thread: addresses, counters
-_BESIDE_TILES = 8  # registers besides tiles, at least: with fewer the compiler moves tiles to memory
-_LEAST_IN_FLIGHT = 16  # bytes a thread
+_FIRST_CYCLES = 600.0  # cycles until the first bytes arrive
+_LAST_CYCLES = 590.0  # cycles from the last product to the end, without the time for the bytes of the result
+_STORED_BYTES = 21.0  # bytes of a result that are stored in a cycle
+_IDLE_CYCLES = 2500.0  # cycles from the first request to the end, if there are no producer warps
+_ROUND_TRIP_CYCLES = 600.0  # cycles of a loop iteration that waits for its own requests
+# bytes of a stage's boxes that arrive in a cycle, and the smallest number of cycles until all have arrived
+_ARRIVING_BYTES, _SOONEST_CYCLES = 22.3, 500.0
+_OWN_REGISTERS = 32  # registers of a thread for addresses and counters
+_BESIDE_TILES = 8  # smallest number of registers besides tiles: with fewer, the compiler moves tiles to memory
+_LEAST_IN_FLIGHT = 16  # bytes in flight for a thread
 _APART = 1.08
-"""The time of shared memory for several warpgroups that read at times of their own, of that for one."""
+"""Time of shared memory if several warpgroups read at different times, relative to one warpgroup."""
 _SYNC_SHARE = 0.6
 """The share of the tensor cores' rate that mma.sync reaches."""
-_ATOM_ROWS = 64  # of one asynchronous product of a warpgroup
+_ATOM_ROWS = 64  # rows of one asynchronous product of a warpgroup
 
 _SLOTS: Mapping[str, float] = {
     "exp2": 16.0, "log2": 16.0, "rsqrt": 16.0, "exp": 30.0, "log": 30.0, "sqrt": 20.0, "truediv": 40.0, "maximum": 6.0,
@@ -62,10 +63,10 @@ _SLOTS: Mapping[str, float] = {
     "sin": 40.0, "cos": 40.0, "erf": 60.0, "log1p": 40.0, "expm1": 40.0,
 }  # fmt: skip
 _SLOT = 2.0
-"""Operations that the machine could do in the time of one operator on floats: 2 for a multiply-add's time."""
+"""Number of operations that the machine could do in the time of one float operator. A multiply-add counts as 2."""
 
 Middle = Mapping[int | str | None, int]
-"""The axes of the grid and the loops by name, and the program and the iterations that stand for all."""
+"""The axes of the grid and the loops by name, with the program and the iterations that represent all others."""
 
 
 @dataclass(slots=True)
@@ -128,7 +129,7 @@ def work_of(kernel: Kernel, values: Mapping[str, Number]) -> Work:
 
 
 def _registers(kernel: Kernel, roles: list[Role]) -> int:
-    """Return the registers of a thread: on average where roles have budgets of their own."""
+    """Return the registers of a thread, as an average if roles have budgets of their own."""
     if roles and all(role.registers is not None for role in roles):
         given = sum((role.registers or 0) * _whole(role.num_warps) for role in roles)
         return min(given // sum(_whole(role.num_warps) for role in roles), H200.registers // kernel.num_threads)
@@ -199,7 +200,7 @@ def _moved(stmt: Copy, times: float, kernel: Kernel, values: Mapping[str, Number
 
 
 def _waits(loop: For, kernel: Kernel) -> float:
-    """Return 1 if an iteration waits for elements that it has asked for itself, else 0."""
+    """Return 1 if an iteration waits for elements that it requested itself, else 0."""
     tensors = {t.name for t in kernel.tensors}
     fragments = {f.name for f in kernel.fragments}
     for stmt in loop.body:
@@ -211,7 +212,8 @@ def _waits(loop: For, kernel: Kernel) -> float:
 
 
 def _slots(value: Expr, reduces: bool) -> float:
-    """Return the time of an element's operators, in operations. What no element of a tile enters is found once."""
+    """Return the time of an element's operators, in operations. Terms that do not depend on the element are computed
+    once and do not count."""
     found = _SLOT if reduces else 0.0
     for part in walk(value):
         if isinstance(part, Op) and any(isinstance(inner, Elem) for inner in walk(part)):
@@ -222,7 +224,8 @@ def _slots(value: Expr, reduces: bool) -> float:
 def _weighed(
     body: tuple[Stmt, ...], values: Mapping[str, Number], middle: Middle, times: float
 ) -> Iterator[tuple[Stmt, float]]:
-    """Yield every statement with the number of times that a block runs it; a loop with that of its iterations."""
+    """Yield every statement with the number of times that a block runs it. A loop is yielded with the number of its
+    iterations."""
     for stmt in body:
         match stmt:
             case For(var=var, start=start, stop=stop, step=step, body=inner):
@@ -247,7 +250,7 @@ def _weighed(
 
 
 def _at(expr: Expr, values: Mapping[str, Number], middle: Middle, otherwise: int) -> int:
-    """Evaluate an expression in the middle; `otherwise` if it depends on data."""
+    """Evaluate an expression in the middle, or return `otherwise` if it depends on data."""
 
     def fix(part: Expr) -> Expr | None:
         place = part.axis if isinstance(part, ProgramId) else part.name if isinstance(part, LoopVar) else None

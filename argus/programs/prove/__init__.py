@@ -1,1 +1,1 @@
-"""Proofs of programs: one file a property."""
+"""Proofs of programs, with one file for each property."""

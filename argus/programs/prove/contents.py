@@ -1,7 +1,7 @@
 """Initialisation: every element of a buffer that is read was written before.
 
-Walks the text forwards with the boxes that are written for sure. A box that a loop writes stands for one box for each
-of its iterations: all of them after the loop, and those before the current one inside of it.
+The check walks the text forwards with the boxes that are surely written. A box that a loop writes stands for one box
+for each iteration: for all iterations after the loop, and for the earlier iterations inside the loop.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from argus.programs.sites import Access, Site, in_range
 
 @dataclass(frozen=True, slots=True)
 class Turns:
-    """All values of a loop's counter; only those before its current one if `so_far`."""
+    """All values of a loop's counter, or only those before the current one if `so_far`."""
 
     loop: For
     so_far: bool = False
@@ -55,7 +55,7 @@ class _Walk:
         self.facts, self.sites = facts, sites
 
     def body(self, body: tuple[Step, ...], known: list[Written]) -> Iterator[Doubt]:
-        """Yield doubts; what the body writes is added to `known`."""
+        """Yield doubts. The parts that the body writes are added to `known`."""
         for step in body:
             match step:
                 case Launch() | Collective():
@@ -74,7 +74,7 @@ class _Walk:
                     pass
 
     def writes(self, body: tuple[Step, ...]) -> list[Written]:
-        """What statements write for sure."""
+        """Return the parts that statements surely write."""
         found: list[Written] = []
         for step in body:
             match step:
@@ -119,9 +119,10 @@ def inside(cell: list[Expr], part: Part) -> list[Expr]:
 
 
 def instances(written: Written, cell: list[Expr]) -> Iterator[Expr]:
-    """Conditions, each of which implies that an element was written.
+    """Yield conditions, each of which implies that an element was written.
 
-    Each names one iteration of every loop: the one in which the element would be written, computed from its place.
+    Each condition names one iteration of every loop: the iteration in which the element would be written, computed from
+    its place.
     """
     for values in choices(written, cell):
         part = replace(
@@ -143,7 +144,8 @@ def instances(written: Written, cell: list[Expr]) -> Iterator[Expr]:
 
 
 def choices(written: Written, cell: list[Expr]) -> Iterator[dict[str, Expr]]:
-    """Values for the counters of a box: for each, from every dimension whose start depends on it."""
+    """Yield values for the counters of a box. For each counter, the values come from every dimension whose start
+    depends on it."""
     yield from _chosen(written, cell, list(written.turns), {})
 
 
@@ -159,7 +161,8 @@ def _chosen(
 
 
 def turn_of(loop: For, part: Part, cell: list[Expr], values: dict[str, Expr]) -> Iterator[Expr]:
-    """Values of a counter at which a part may hold an element; the loop's first one if the part does not move."""
+    """Return values of a counter at which a part may hold an element, or the loop's first value if the part does not
+    move."""
     moving = False
     for place, start in zip(cell, part.start, strict=True):
         pace = pace_of(start, loop.var)

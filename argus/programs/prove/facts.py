@@ -1,4 +1,4 @@
-"""What is known about sizes and numbers of a program, and questions about them to the solver."""
+"""Facts about sizes and numbers of a program, and questions about them to the solver."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from argus.work import Work
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """A property that is not proved: to be replayed at `sizes`, or unknown if there are none.
+    """A property that is not proved. It is replayed at `sizes`, or unknown if there are none.
 
-    `step` is the statement, `buffer` and `stream` what it is about. `code` is that of the finding.
+    `step` is the statement; `buffer` and `stream` are what the doubt is about. `code` is the code of the finding.
     """
 
     code: str
@@ -62,7 +62,7 @@ class Facts:
             yield op("ge", b.bytes, Const(0, b.bytes.dtype))
 
     def _aligned(self) -> Iterable[Expr]:
-        """Strides and rows of the program's tensors are multiples of their alignment."""
+        """Return the facts that strides and rows of the program's tensors are multiples of their alignment."""
         for t in self.program.tensors:
             unit = max(t.alignment // t.dtype.bytes, 1)
             for extent, stride in zip(t.shape, t.strides, strict=True):
@@ -71,7 +71,7 @@ class Facts:
                     yield op("eq", op("mod", quantity, Const(unit, quantity.dtype)), Const(0, quantity.dtype))
 
     def ask(self, goal: Expr, given: Sequence[Expr] = ()) -> Answer:
-        """Ask if a condition follows from the program's facts and `given`; refutations have small sizes."""
+        """Ask if a condition follows from the program's facts and `given`. Refutations have small sizes."""
         if equal_sums(goal):
             return Answer(Verdict.PROVED, {})
         solver = self.solver

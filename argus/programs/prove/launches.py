@@ -1,4 +1,4 @@
-"""Launches: sizes, strides, bounds, `requires`, aliases, alignments, and facts about index tensors."""
+"""Check launches: sizes, strides, bounds, `requires`, aliases, alignments, and facts about index tensors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from argus.programs.text import shown
 
 
 def check(facts: Facts, sites: tuple[Site, ...]) -> Iterator[Doubt]:
-    """Find what launches may not keep."""
+    """Find obligations that launches may break."""
     for buffer in facts.program.buffers:
         yield from _extents(facts, buffer)
     for site in sites:
@@ -96,7 +96,7 @@ def _contents(facts: Facts, site: Site, bound: Bound, sites: tuple[Site, ...]) -
 
 
 def _unchanged(program: Program, part: Part, sites: tuple[Site, ...]) -> str:
-    """Return why the contents of an object are not the program's input; "" if they are."""
+    """Return why the contents of an object are not the program's input, or "" if they are."""
     if isinstance(program.object(part.obj), Buffer):
         return f"`{part.obj}` is a buffer, and nothing is known about the integers in it"
     if any(a.writes and a.part.obj == part.obj for s in sites for a in s.accesses):

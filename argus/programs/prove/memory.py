@@ -1,4 +1,4 @@
-"""Memory: buffers that share bytes of the pool are never in use at the same time. The plan is not trusted."""
+"""Check memory: buffers that share bytes of the pool are never in use at the same time. The plan is not trusted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from argus.programs.sites import Site
 
 
 def check(facts: Facts, sites: tuple[Site, ...], ordered: Order) -> Iterator[Doubt]:
-    """Find buffers whose places are outside of the pool, not aligned, or taken by others."""
+    """Find buffers whose places are outside of the pool, misaligned, or in use by other buffers."""
     program = facts.program
     if program.pool is None:
         return

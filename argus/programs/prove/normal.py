@@ -1,9 +1,9 @@
-"""Normal forms of specified terms, as sums of products over the real numbers. Equal forms are equal terms.
+"""Normal forms of specified terms: sums of products over the real numbers. Terms with equal forms are equal.
 
-A product is a number times *atoms*: elements of tensors, functions and reductions, by their texts. A bound variable is
-called after the reductions inside of its own, so that its name does not count. Reductions by addition are linear:
-factors that do not depend on their variable stand outside. Conversions that round at most are transparent, as in the
-proofs of kernels. What may not be a number (a quotient, a logarithm) never cancels.
+A product is a number times *atoms*: elements of tensors, functions and reductions, identified by their texts. A bound
+variable is named after the reductions inside its own, so that its original name does not matter. Reductions by addition
+are linear: factors that do not depend on their variable are moved outside. Conversions that at most round are ignored,
+as in the proofs of kernels. Terms that may not be numbers (a quotient, a logarithm) never cancel.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from argus.ir.nodes import SpecOp, SpecReduce, SpecSoftmax, SpecTerm
 from argus.ir.types import rounds_only
 
 MOST_PRODUCTS = 256
-"""Products of one normal form."""
+"""Largest number of products in one normal form."""
 
 _TOTAL = frozenset({"maximum", "where", "floordiv", "mod", "and", "or", "xor", "not", "shl", "shr"})
-"""Operators that give numbers for numbers, besides those that give real numbers for real numbers."""
+"""Operators that return numbers for numbers, in addition to those that return real numbers for real numbers."""
 
 
 class TooLarge(Exception):
@@ -31,9 +31,9 @@ class TooLarge(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Atom:
-    """A factor by its text, with the bound variables that it depends on.
+    """A factor, identified by its text, with the bound variables on which it depends.
 
-    `total`: it is a number for all inputs. `binders`: the highest number of a variable that is bound inside.
+    `total`: it is a number for all inputs. `binders`: the highest number of a variable that is bound inside it.
     """
 
     text: str
@@ -57,7 +57,7 @@ def normal(term: SpecTerm, names: Mapping[int, str]) -> Sum:
         case SpecReduce(op=op, extent=extent, body=body):
             bound = f"b{height(body) + 1}"
             forms = normal(extent, names), normal(body, {**names, term.axis: bound})
-            plain = isinstance(extent, (Param, Const))  # a size, which is not negative
+            plain = isinstance(extent, (Param, Const))  # a size, which is never negative
             return _summed(bound, *forms, plain) if op == "add" else _bound(op, bound, forms[0], forms[1])
         case SpecSoftmax(axis=axis, extent=extent, at=at, score=score):
             bound = f"b{height(score) + 1}"
@@ -149,7 +149,7 @@ def _renamed(atom: Atom, old: str, new: str) -> Atom:
 
 
 def height(term: SpecTerm) -> int:
-    """How deep reductions are nested in a term."""
+    """Return the nesting depth of reductions in a term."""
     match term:
         case SpecReduce(body=inner) | SpecSoftmax(score=inner):
             return height(inner) + 1
@@ -177,7 +177,7 @@ def _added(a: Sum, b: Sum, sign: int) -> Sum:
 
 
 def _multiplied(a: Sum, b: Sum) -> Sum:
-    if not a or not b:  # by 0, which is no number where the other factor is none
+    if not a or not b:  # The product with 0 is no number where the other factor is none.
         return _kept({p: Fraction(0) for p in (*a, *b)})
     result: Sum = {}
     for left, x in a.items():
@@ -188,7 +188,7 @@ def _multiplied(a: Sum, b: Sum) -> Sum:
 
 
 def _kept(a: Sum) -> Sum:
-    """Products without those that are 0, unless they may be no number."""
+    """Return the products without those that are 0, except for products that may not be numbers."""
     found = {p: n for p, n in a.items() if n or not all(atom.total for atom in p)}
     if len(found) > MOST_PRODUCTS:
         raise TooLarge

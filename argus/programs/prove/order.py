@@ -1,9 +1,10 @@
-"""Order: accesses of the same elements, of which one writes, are ordered by their stream or by events.
+"""Check order: accesses of the same elements, of which one writes, are ordered by their stream or by events.
 
 The analysis walks the text in the order in which the host executes it. For every stream and every site it keeps a
-*lag*: how many of the site's most recent instances are not known to be complete before the stream's next work; 0 means
-that all are. A launch adds 1 for all other streams and events, a record saves the lags of its stream, and a wait takes
-the smaller of two. Where ways meet, the greater counts, and loops are repeated until nothing changes.
+*lag*: the number of the site's most recent instances that may be incomplete before the stream's next work. A lag of 0
+means that all instances are complete. A launch adds 1 for all other streams and events, a record saves the lags of its
+stream, and a wait takes the smaller of two lags. Where paths meet, the greater lag counts, and loops are repeated until
+nothing changes.
 """
 
 from __future__ import annotations
@@ -19,17 +20,17 @@ from argus.programs.prove.facts import Doubt, Facts
 from argus.programs.sites import Access, Site, primed, primed_part
 
 UNKNOWN = 8
-"""A lag of which nothing is known; greater ones are not told apart."""
+"""A lag about which nothing is known. Greater lags are not distinguished."""
 
 BEGIN = 0
-"""The number of the site that stands for what the caller did before."""
+"""The number of the site that stands for the caller's earlier work."""
 
 Lags = dict[int, int]
 
 
 @dataclass
 class State:
-    """Lags by stream and by event, then by the number of a site; what is not there is 0."""
+    """Lags by stream and by event, then by the number of a site. A missing entry means 0."""
 
     streams: dict[str, Lags]
     events: dict[str, Lags] = field(default_factory=dict)
@@ -39,7 +40,7 @@ class State:
         return State({k: dict(v) for k, v in self.streams.items()}, {k: dict(v) for k, v in self.events.items()})
 
     def join(self, other: State) -> State:
-        """What is known if either of two states may hold."""
+        """Return the knowledge that holds if either of two states may hold."""
         events = {
             name: _greater(self.events.get(name), other.events.get(name)) for name in {*self.events, *other.events}
         }
@@ -48,20 +49,20 @@ class State:
 
 
 def _greater(a: Lags | None, b: Lags | None) -> Lags:
-    if a is None or b is None:  # recorded on one of two ways: the names of events end with their block
+    if a is None or b is None:  # The event was recorded on one of two paths. Names of events end with their block.
         return dict(a or b or {})
     return {site: max(a.get(site, 0), b.get(site, 0)) for site in {*a, *b}}
 
 
 @dataclass(frozen=True)
 class Order:
-    """The result: the state before each site, by its number, and the state at the end."""
+    """The result of the analysis: the state before each site, by its number, and the state at the end."""
 
     before: dict[int, State]
     end: State
 
     def lag(self, site: Site, earlier: int) -> int:
-        """How many instances of site number `earlier` may be incomplete when `site` starts."""
+        """Return the number of instances of site `earlier` that may be incomplete when `site` starts."""
         return self.before[site.number].streams[site.step.stream].get(earlier, 0)
 
 
@@ -151,7 +152,7 @@ def _started(facts: Facts, site: Site, what: str) -> Iterator[Doubt]:
 
 
 def _pair(facts: Facts, site: Site, other: Site, lag: int) -> Iterator[Doubt]:
-    """Compare the accesses of a site with those of the last `lag` instances of another one before it."""
+    """Compare the accesses of a site with those of the preceding `lag` instances of another site."""
     for a in site.accesses:
         for b in other.accesses:
             if a.part.obj == b.part.obj and (a.writes or b.writes):

@@ -1,4 +1,4 @@
-"""The proof of a program: every property, and the replay of what is not proved."""
+"""The proof of a program: every property, and the replay of doubts."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def prove(program: Program, limit_s: float = LIMIT_S) -> Report:
 
 @dataclass
 class _Replays:
-    """Executions at small sizes, made when the first is asked for, and at the sizes of doubts."""
+    """Executions at small sizes, made when the first one is needed, and at the sizes of doubts."""
 
     program: Program
     runs: list[tuple[dict[str, int], Result]] | None = None
@@ -127,7 +127,7 @@ def _matching(result: Result, doubt: Doubt) -> Violation | None:
     code = "spec-mismatch" if doubt.code == "spec-unknown" else doubt.code
     for violation in result.violations:
         same = violation.step is doubt.step or (violation.step is None and violation.buffer == doubt.buffer)
-        # Two buffers in one place are seen where the first is read again, which the proof does not look for.
+        # Two buffers in one place show when the first is read again, a case that the proof does not look for.
         if violation.code == code and (same or code == "program-memory"):
             return violation
     return None

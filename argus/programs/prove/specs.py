@@ -1,7 +1,7 @@
-"""Specifications: those of the launched kernels, put into each other, are equal to the program's.
+"""Check specifications: those of the launched kernels, composed, equal the program's.
 
-For every tensor and buffer, the pieces that were written are kept in order, each with the term that its kernel
-specifies, in terms of the program's inputs. What a loop writes is one piece for each of its iterations.
+For every tensor and buffer, the written pieces are kept in order. Each has the term that its kernel specifies, in terms
+of the program's inputs. A loop writes one piece for each of its iterations.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from argus.programs.prove.normal import TooLarge
 from argus.programs.sites import Site, in_range, primed, primed_part
 
 _FIRST_BOUND = 64
-"""The first number of a bound variable in composed terms; there are fewer free axes."""
+"""The first number of a bound variable in composed terms. There are fewer free axes than this number."""
 
 
 class NotKnown(Exception):
-    """The contents of a part cannot be given as a term; the message says why."""
+    """The contents of a part have no term. The message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part that was written, for all turns of some loops, with its contents: a term over its own coordinates.
+    """A part that was written, for all turns of some loops, with its contents as a term over its own coordinates.
 
     `term` is None if the contents are not known, and `reason` says why.
     """
@@ -199,9 +199,10 @@ class _Walk:
         return self.newest(pieces, part, cell, [*given, *inside(_cell(part), part)])
 
     def newest(self, pieces: tuple[Piece, ...], part: Part, cell: tuple[Expr, ...], within: list[Expr]) -> SpecTerm:
-        """The contents at `cell` of a part of which the pieces were written, the last one last. Raises `NotKnown`.
+        """Return the contents at `cell` of a part to which the pieces were written, the last one last. Raises
+        `NotKnown`.
 
-        `within`: what is known about an element of the part, whose places are `_cell(part)`.
+        `within`: facts about an element of the part at the place `_cell(part)`.
         """
         free = _cell(part)
         for number, piece in reversed(list(enumerate(pieces))):
@@ -316,11 +317,11 @@ def _cell(part: Part) -> list[Expr]:
 
 
 _OTHER = "~"
-"""What marks the counters of an earlier iteration."""
+"""Suffix of the counters of an earlier iteration."""
 
 
 def _before(step: For, written: Written) -> Written:
-    """What earlier iterations of a loop wrote, with counters of their own."""
+    """Return the parts that earlier iterations of a loop wrote, with counters of their own."""
     loops = (step, *(t.loop for t in written.turns))
 
     def other(turns: Turns) -> Turns:
