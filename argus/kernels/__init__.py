@@ -1,4 +1,4 @@
-"""The kernels that ship: PyTorch tensors in, PyTorch tensors out. PyTorch itself is imported by none of them."""
+"""The shipped kernels as functions from PyTorch tensors to PyTorch tensors. Importing them does not import PyTorch."""
 
 from argus.kernels.attention import attention
 from argus.kernels.attention_backward import attention_backward

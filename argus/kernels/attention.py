@@ -38,7 +38,7 @@ def programs(M, N, H, B, BLOCK_M, CAUSAL, HEADS, SCHEDULE, PARTS):
         head, batch, place = al.grid(H, B, al.cdiv(M, BLOCK_M) * PARTS, group=HEADS, persistent=True, schedule=SCHEDULE)
         place = al.num_programs(2) - 1 - place
         m0 = place // PARTS * BLOCK_M
-        ends = m0 + al.arange(BLOCK_M) + (N - M) + 1  # at most N in rows that there are
+        ends = m0 + al.arange(BLOCK_M) + (N - M) + 1  # at most N for rows that exist
         whole = m0 + (N - M) + 1
         stop = al.minimum(m0 + BLOCK_M + (N - M), N)
     else:
@@ -125,9 +125,9 @@ def attention_forward(
         begin = part * SPAN
         whole, stop = al.minimum(whole, begin + SPAN), al.minimum(stop, begin + SPAN)
         ends = al.minimum(ends, begin + SPAN)
-    if WINDOW:  # the first row's first key, in whole blocks
+    if WINDOW:  # the first key of the first row, rounded down to whole blocks
         begin = al.maximum(begin, (m0 + (N - M) + 1 - WINDOW) // BLOCK_N * BLOCK_N)
-    length = al.maximum(stop - begin, 1)  # rows that see no key go through a block of masked ones
+    length = al.maximum(stop - begin, 1)  # rows that see no key process one block of masked keys
     keys = al.arange(BLOCK_N)
     kv = head // GROUP
     al.tag(q, lambda b, h, m, d: (b, h, m, d))
@@ -245,7 +245,7 @@ def attention(
 
 
 def scale_of(scale: float | None) -> tuple[Number, ...]:
-    """The number that kernels are given for a scale that is, if it is. Raises LaunchError."""
+    """Return the scale as the number that kernels receive, if it is a valid scale. Raises LaunchError."""
     if scale is None:
         return ()
     scale = float(scale)
@@ -344,7 +344,7 @@ def checked(
 
 
 def results(q: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Room for the result and its log-sum-exp."""
+    """Return empty tensors for the result and its log-sum-exp."""
     return q.new_empty(q.shape), q.new_empty(q.shape[:3], dtype=_float32())
 
 
@@ -377,7 +377,7 @@ attention_function = Function(
 
 
 def _group(q: torch.Tensor, k: torch.Tensor, sizes: Sequence[int]) -> int:
-    """Query heads of each head of keys. Raises LaunchError."""
+    """Return the number of query heads for each head of keys. Raises LaunchError."""
     if q.ndim != 4 or k.ndim != 4 or q.shape[3] not in sizes:
         named = " or ".join(map(str, sizes))
         what = f"`q` has the shape {tuple(q.shape)} and `k` {tuple(k.shape)}; heads are [batch, heads, rows, {named}]"

@@ -31,14 +31,15 @@ _ELSEWHERE: Tiles = {"BLOCK": 64, "STEP": 16, "STAGES": 2, "num_warps": 4}
 
 @argus.func
 def weight(q, k, lse, b, h, g, i, j, reach, scale):
-    """The weight of key j in row i, which sees the keys up to i + reach, of head g of those that share keys."""
+    """Return the weight of key j in row i, which sees the keys up to i + reach, of head g among those that share keys.
+    """
     score = al.sum(lambda d: q[b, h, g, i, d] * k[b, h, j, d]) * (scale * LN2)
     return al.where(j <= i + reach, al.exp(score - lse[b, h, g, i]), 0.0)
 
 
 @argus.func
 def slope(dy, v, delta, b, h, g, i, j):
-    """The gradient of that weight, relative to the mean of the row, `delta`."""
+    """Return the gradient of that weight, relative to `delta`, the mean of the row."""
     return al.sum(lambda e: dy[b, h, g, i, e] * v[b, h, j, e]) - delta[b, h, g, i]
 
 

@@ -1,5 +1,5 @@
-"""Decode attention over a paged cache: a few queries of each sequence, whose keys stand in the pages of a table. Parts
-of the keys are worked on side by side, and then joined."""
+"""Decode attention over a paged cache: a few queries of each sequence attend to keys in the pages of a table. Programs
+work on parts of the keys side by side, and a second kernel joins the parts."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NEVER = -float("inf")
 LN2 = 0.6931471805599453
 LOG2E = 1.4426950408889634
 MOST_QUERIES, MOST_ROWS = 8, 64
-_LEAST_KEYS = 256  # of a part
+_LEAST_KEYS = 256  # keys of a part
 _PROGRAMS = {4: 2, 2: 8}
 """Programs for each multiprocessor, by their warps, where sequences are long enough: with more of them, beginnings and
 the parts that are joined cost more than an even end gains. On an H200, heads of 32,768 keys are read at 4.3 TB/s in
@@ -87,16 +87,16 @@ def attention_decode_pages(
     head, part, b = al.grid(H, P, B)
     length = al.load(lens[b])
     rows = al.arange(ROWS)
-    hidden = QUERIES - 1 - rows % QUERIES  # how many of the last keys a row does not see
+    hidden = QUERIES - 1 - rows % QUERIES  # the number of last keys that a row does not see
     qt = al.load(q[b, head, 0:ROWS, :], boundary_check=(0,))
     top = al.full((ROWS,), NEVER, al.float32)
     total = al.zeros((ROWS,), al.float32)
     acc = al.zeros((ROWS, D), al.float32)
-    pages = al.minimum(al.cdiv(length, PAGE), MOST)  # a length that nobody checked reads no more than the table
+    pages = al.minimum(al.cdiv(length, PAGE), MOST)  # An unchecked length reads no more than the table.
     for p in range(part * SPAN, al.minimum(pages, (part + 1) * SPAN)):
         page = al.load(table[b, p])
         kt = al.stage(keys[page, :, head, :])
-        # What stands behind a sequence may be no number, and zero times that is none.
+        # Memory behind a sequence may hold NaN, and zero times NaN is NaN.
         vt = al.stage(values[page, :, head, :], mask=(p * PAGE + al.arange(PAGE) < length)[:, None])
         s = al.mma(qt, kt, al.zeros((ROWS, PAGE), al.float32))
         s = al.where((p * PAGE + al.arange(PAGE))[None, :] + hidden[:, None] < length, s, NEVER)
@@ -159,8 +159,8 @@ def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...]) -> Wor
 
 
 def _parts(heads: int, pages: int, page: int, warps: int) -> tuple[int, int]:
-    """The pages of a part, and how many parts there are, both powers of two, so that few kernels are built: enough to
-    keep all multiprocessors busy where all sequences are as long as they may be."""
+    """Return the number of pages of a part and the number of parts, both powers of two, so that few kernels are built.
+    The parts keep all multiprocessors busy if all sequences have the largest allowed length."""
     wanted = -(-_PROGRAMS[warps] * H200.multiprocessors // heads)
     span = 1 << (max(1, -(-_LEAST_KEYS // page), pages // wanted) - 1).bit_length()
     return span, 1 << (-(-pages // span) - 1).bit_length()

@@ -24,7 +24,8 @@ def raise_top(s, top, scale):
 
 @argus.func
 def unit_of(scale, CAP, SCORE):
-    """Return by what the kernel multiplies its scores in exponents of base 2: those that are capped are tangents."""
+    """Return the factor that converts scores to exponents of base 2. For capped scores it is applied after the tangent.
+    """
     return LOG2E if SCORE is not None else scale if CAP == 0.0 else CAP * LOG2E
 
 

@@ -1,8 +1,8 @@
 """Choose the tiles of attention: on sm_90a with a model of the time that each choice takes, and on gfx942.
 
-The order of `al.grid`, persistent, fixes which programs a multiprocessor runs: rounds go back and forth. So the model
-deals programs out as the kernel does, and takes the multiprocessor with the most work. A program takes a fixed time,
-and a time for each block of keys that some of its rows see. No shape is a special case.
+The order of a persistent `al.grid` fixes which programs a multiprocessor runs: rounds go back and forth. The model
+assigns programs in the same way as the kernel, and takes the multiprocessor with the most work. A program takes a fixed
+time, plus a time for each block of keys that some of its rows see. No shape is a special case.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ rows. The cache holds the keys and values of fewer heads; of more heads the prog
 rows of 44 heads are three rounds."""
 _SPAN = 128
 _LEAST_SPANS = 8
-"""Keys of a part: so many times 128 at least. A second kernel takes as long."""
+"""Smallest number of keys in a part, in units of 128. Shorter parts would cost as much as the second kernel."""
 _PARTED_ROUNDS = 2
-"""Rounds of programs up to which they may take parts of the keys: more come out even."""
+"""Largest number of rounds of programs for which the keys are divided into parts. More rounds are balanced without
+parts."""
 _JOIN_S, _JOINED_BYTES_S = 6.2e-6, 3.7e12
-"""Of a second kernel that joins parts, and of their bytes, written and read, which stay in the cache."""
+"""Time of a second kernel that joins parts, and the rate at which it moves their bytes, which stay in the cache."""
 _CACHE_BYTES, _MEMORY_BYTES_S = 30e6, 4.1e12
 _AS_FAST = 1.01
 _SHOWN = 0.2
-"""The share of the shorter of what programs and what memory take that the longer does not hide."""
+"""The part of the shorter of the two times, of programs and of memory, that the longer one does not hide."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +76,16 @@ _SHAPES = {
 
 
 def hopper_tiles(problem: AttentionShape) -> Mapping[str, int | str]:
-    """The constants of the fastest tiles, by the model; of those that it takes for as fast the first, so that shapes
-    share kernels.
+    """Return the constants of the fastest tiles according to the model. Among tiles with equal times the first one is
+    taken, so that shapes share kernels.
 
-    Few blocks of keys are as wide as the keys need, in steps of 16: 77 are a block of 80.
+    If there are few blocks of keys, they are as wide as the keys need, in steps of 16: 77 keys are a block of 80.
     """
     return _fastest(problem)[1]
 
 
 _WAVE_ROWS = 32
-"""Of a product, a wave: it then holds rows of scores as the next product takes them."""
+"""# Rows of a product for each wave, which then holds rows of scores in the layout that the next product needs."""
 
 
 def wave_tiles(problem: AttentionShape, dtype: DType) -> Tiles:
@@ -123,7 +124,7 @@ def _fastest(problem: AttentionShape) -> tuple[float, Mapping[str, int | str]]:
 
 
 def _choices(problem: AttentionShape) -> Iterator[tuple[float, Tiles]]:
-    """Tiles, and the seconds that they take."""
+    """Yield tiles and their times in seconds."""
     for shape in _SHAPES[problem.size]:
         blocks = -(-problem.keys // shape.columns)
         width = 16 * -(-problem.keys // (16 * blocks))
@@ -144,7 +145,8 @@ def _choices(problem: AttentionShape) -> Iterator[tuple[float, Tiles]]:
 
 
 def _spans(keys: int) -> Iterator[int]:
-    """Keys of a part, of few sizes, so that few kernels are built: 8, 10, 12, 14, 16, 20, 24 ... times 128."""
+    """Yield numbers of keys in a part. There are few sizes, so that few kernels are built: 8, 10, 12, 14, 16, 20, 24
+    ... times 128."""
     span = _LEAST_SPANS
     while span * _SPAN < keys:
         yield span * _SPAN
@@ -152,7 +154,7 @@ def _spans(keys: int) -> Iterator[int]:
 
 
 def _groups(problem: AttentionShape) -> Iterator[int]:
-    """Without a mask there is one order; groups of all heads are alike."""
+    """Return the group sizes to try. Without a mask there is one order, and groups of all heads are equal."""
     yield _GROUPS[0]
     if problem.causal:
         yield from (g for g in _GROUPS[1:] if min(g, _GROUPS[0]) < problem.heads)
@@ -172,8 +174,9 @@ def costs(problem: AttentionShape, shape: Shape, width: int, span: int) -> NDArr
 
 
 def slowest(costs: NDArray[np.float64], heads: int, group: int, causal: bool) -> float:
-    """The seconds of the multiprocessor with most to do, of programs that take `costs` in each head: those of one head
-    after the other, or with a mask the same one of a group of heads before the next one."""
+    """Return the seconds of the multiprocessor with the most work. Programs take `costs` in each head. Without a mask,
+    the programs of one head run after those of another; with a mask, the same program of all heads of a group runs
+    before the next one."""
     if causal:
         whole, rest = divmod(heads, group)
         dealt = np.concatenate((np.tile(np.repeat(costs, group), whole), np.repeat(costs, rest)))
@@ -186,8 +189,8 @@ def slowest(costs: NDArray[np.float64], heads: int, group: int, causal: bool) ->
 
 
 def _seconds(problem: AttentionShape, busy: float, programs: int, parts: int, group: int) -> float:
-    """The time of multiprocessors that are `busy` for so long with `programs` of each head, that of memory, and that of
-    joining parts."""
+    """Return the total time: of multiprocessors that are `busy` with `programs` of each head, of memory, and of joining
+    parts."""
     heads, rounds = problem.heads, -(-programs * problem.heads // H200.multiprocessors)
     memory = _bytes(problem, rounds, group) / _MEMORY_BYTES_S
     join = _JOIN_S + 4 * parts * heads * problem.rows * problem.size / _JOINED_BYTES_S if parts > 1 else 0.0

@@ -63,7 +63,8 @@ def cut_sequences(
     al.requires(al.in_range(keys, 0, 2**28))
     i = al.grid(al.cdiv(L, BLOCK)) * BLOCK + al.arange(BLOCK)
     own = al.zeros((BLOCK,), al.int32)
-    before = al.zeros((BLOCK,), al.float32)  # tiles of earlier sequences: numbers below 2**24, of which sums are exact
+    # tiles of earlier sequences: the numbers are below 2**24, so that their sums are exact
+    before = al.zeros((BLOCK,), al.float32)
     total = al.zeros((STEP,), al.float32)
     for b0 in range(0, B, STEP):
         c = b0 + al.arange(STEP)
@@ -145,12 +146,12 @@ def attention_packed(
         ),
     )
     head, place = al.grid(H, L, group=HEADS, persistent=True, schedule=SCHEDULE)
-    i = al.num_programs(1) - 1 - place  # the last rows of a sequence, which see the most keys, before its first ones
+    i = al.num_programs(1) - 1 - place  # The last rows of a sequence see the most keys, so they come first.
     m0, m1, begins, ends = al.load(first[i]), al.load(first[i + 1]), al.load(begin[i]), al.load(end[i])
     p = m0 + al.arange(BLOCK_M)
     seen = ends - (m1 - 1) + p
-    blocks = al.maximum(al.cdiv(ends - begins, BLOCK_N), 1)  # rows that see no key go through a block of masked ones
-    hidden = m1 - 1 - m0 if CAUSAL else 0  # how many of the last keys the first row does not see
+    blocks = al.maximum(al.cdiv(ends - begins, BLOCK_N), 1)  # rows that see no key process one block of masked keys
+    hidden = m1 - 1 - m0 if CAUSAL else 0  # the number of last keys that the first row does not see
     kv = head // GROUP
     qt = al.stage(q[m0 : m0 + BLOCK_M, head, 0:D], boundary_check=(0,))
     top = al.full((BLOCK_M,), NEVER, al.float32)

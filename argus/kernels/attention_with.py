@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 SIZES = (64, 80, 96, 128, 192, 256)
 _PANEL = 64  # elements: rows of the copy engine's tiles are multiples of them
 _WIDE: Mapping[int, int] = {192: 64, 256: 48}
-"""Keys of a block on sm_90a, by head size: as many as fit shared memory beside 128 queries."""
+"""Keys of a block on sm_90a, by head size: as many as fit into shared memory beside 128 queries."""
 _INVARIANT_BATCH = 8
-"""The batch whose tiles all batches have whose results must not depend on the others."""
+"""The batch size whose tiles are used for all batches if the results of a batch must not depend on the others."""
 _ELSEWHERE = {"BLOCK_M": 64, "BLOCK_N": 32, "STAGES": 2, "num_warps": 4}
 
 

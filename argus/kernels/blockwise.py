@@ -1,8 +1,8 @@
 """Float8 with a scale for each block: 128 elements of a row of activations, 128 x 128 elements of weights.
 
 This is the scheme of DeepSeek-V3 and DeepGEMM. The tensor cores add up the 128 products of a block, and the sum of a
-block is scaled and added in float32. So a large element spoils the precision of its own block alone, and products of
-float8 are not added to a sum that is much larger than they are.
+block is scaled and added in float32. A large element therefore reduces the precision of its own block alone, and
+products of float8 are not added to a much larger sum.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ LEAST = 1e-12  # blocks of smaller magnitudes share the scale of this one: a sca
 
 @argus.func
 def normed(x, weight, eps, i, k):
-    """Element k of row i, after RMSNorm if there is a weight."""
+    """Return element k of row i, after RMSNorm if there is a weight."""
     return x[i, k] if weight is None else x[i, k] * al.rsqrt(mean_square(x, i) + eps) * weight[k]
 
 
 @argus.func
 def magnitude(x, weight, eps, i, g):
-    """The largest magnitude in block g of row i, or LEAST: what specifications say."""
+    """Return the largest magnitude in block g of row i, or LEAST. Specifications use this function."""
     return al.maximum(
         al.max(lambda k: al.where(k // SIDE == g, al.abs(normed(x, weight, eps, i, k)), -float("inf"))), LEAST
     )
@@ -67,7 +67,7 @@ def quantized_blocks(
 
 @argus.func
 def multiplied(tile, MULTIPLY):
-    """A staged tile, in registers if it is multiplied in another dtype."""
+    """Return a staged tile, or its elements in registers if it is multiplied in another dtype."""
     return tile if MULTIPLY is al.float8_e4m3fn else al.load(tile).to(MULTIPLY)
 
 

@@ -1,11 +1,12 @@
-"""Linear attention with decay in chunks, as Mamba-2 (SSD) and gated linear attention have it.
+"""Linear attention with decay, computed in chunks, as in Mamba-2 (SSD) and gated linear attention.
 
     out[t] = sum over s <= t of exp(level[t + 1] - level[s + 1]) (q[t] . k[s]) v[s]
 
-`level[t]` is the sum of the logarithms of the first t decays. Tokens are cut into chunks of CHUNK. `chunk_states` adds
-up what a chunk leaves, `states_before` what all chunks before one leave, as a product with a triangular matrix of
-decays between chunks, and `chunk_outputs` adds to that what a chunk's own tokens give. All exponents are differences
-that are at most 0 where logarithms of decays are, so nothing overflows, however long the sequence.
+`level[t]` is the sum of the logarithms of the first t decays. Tokens are cut into chunks of CHUNK. `chunk_states`
+computes the state that each chunk contributes. `states_before` adds the contributions of all earlier chunks, as a
+product with a triangular matrix of decays between chunks. `chunk_outputs` adds the contribution of a chunk's own
+tokens. All exponents are differences of levels, which are at most 0 if the logarithms of decays are, so nothing
+overflows for sequences of any length.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ LOG2E = 1.4426950408889634
 
 @argus.func
 def end_of(c, T, CHUNK):
-    """The token behind chunk c."""
+    """Return the first token after chunk c."""
     return al.minimum(c * CHUNK + CHUNK, T)
 
 
 @argus.func
 def decay(later, earlier):
-    """What is left at one level of what was 1 at another."""
+    """Return the factor by which a value decays from one level to a later one."""
     return al.exp2((later - earlier) * LOG2E)
 
 

@@ -1,4 +1,5 @@
-"""Short causal convolution along time, one filter for each channel, as mixers of sequences have before their scan."""
+"""Short causal convolution along time with one filter for each channel, as sequence mixers apply it before their scan.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ _MOST_TAPS = 8
 
 @argus.func
 def filtered(x, weight, b, t, d, W):
-    """The sum of the last W elements of a channel, weighted: what specifications say."""
+    """Return the weighted sum of the last W elements of a channel. Specifications use this function."""
     return al.sum(lambda w: al.where(t + w >= W - 1, weight[d, w] * x[b, t + w - (W - 1), d], 0.0))
 
 

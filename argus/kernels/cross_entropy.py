@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 LOG2E = 1.4426950408889634
 LOWEST = -3.4028234e38  # of float32
 LONGEST = 6144
-"""Elements of a row that stays in the registers of 4 warps. A longer one passes through them, _EACH elements a thread
-at a time: that keeps the memory busier than a row in more warps, which load together and then compute together."""
-_EACH = 64  # half as many where rows are not aligned, as each load takes a register then
+"""Largest number of elements of a row that stays in the registers of 4 warps. A longer row passes through them, _EACH
+elements a thread at a time. This keeps the memory busier than distributing the row over more warps, which would load
+together and then compute together."""
+_EACH = 64  # half as many for unaligned rows, where each load takes a register
 
 
 @argus.kernel
@@ -41,7 +42,7 @@ def cross_entropy_rows(
     al.invariant(level, T)
     al.invariant(loss, T)
     al.requires(FROM <= V <= BLOCK)
-    al.requires(V > 0)  # the maximum of no score is -inf, and -inf - -inf no number
+    al.requires(V > 0)  # The maximum of no score is -inf, and -inf - -inf is not a number.
     al.spec(
         level,
         lambda t: (
@@ -76,7 +77,8 @@ def cross_entropy_rows(
 
 @argus.func
 def with_scores(top, total, scores):
-    """The maximum of what each thread has seen, and the sum relative to that, once it has seen these."""
+    """Return the maximum of all scores that each thread has seen, and the sum relative to it, after it has seen
+    `scores`."""
     new = al.maximum(top, al.max(al.max(scores, axis=2), axis=0))
     weights = al.exp2((scores - new[:, None]) * LOG2E)
     return new, total * al.exp2((top - new) * LOG2E) + al.sum(al.sum(weights, axis=2), axis=0)

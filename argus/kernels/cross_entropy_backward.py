@@ -1,4 +1,5 @@
-"""The gradient of cross entropy, element by element: from the logits and the log-sum-exp that the forward pass left."""
+"""Compute the gradient of cross entropy, element by element, from the logits and the log-sum-exp of the forward pass.
+"""
 
 from __future__ import annotations
 

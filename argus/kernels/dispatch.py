@@ -1,10 +1,10 @@
-"""Assign rows to experts, on the device: counts, offsets, places and tiles.
+"""Assign rows to experts on the device: counts, offsets, places and tiles.
 
 A *pair* is one choice of a token: pair p is choice `p % k` of token `p // k`, and `experts[p]` is its expert. Pairs are
-sorted by expert, and of one expert stay in their order: `place[p]` is where pair p stands, and expert e has the places
-`offsets[e] .. offsets[e + 1]`. Pairs are counted in blocks, so that all places are found at once. Places of one expert
-are cut into tiles of ROWS: tile i has the places `first[i] .. first[i + 1]`, all of expert `owner[i]`. There are at
-most `places // ROWS + experts` tiles; those left over at the end are empty.
+sorted by expert; pairs of the same expert keep their order. `place[p]` is the position of pair p, and expert e has the
+places `offsets[e] .. offsets[e + 1]`. Pairs are counted in blocks, so that all places are computed in parallel. The
+places of one expert are cut into tiles of ROWS: tile i has the places `first[i] .. first[i + 1]`, all of expert
+`owner[i]`. There are at most `places // ROWS + experts` tiles; unused tiles at the end are empty.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import argus.language as al
 
 @argus.func
 def clamped(number, count):
-    """The nearest of the numbers below `count`."""
+    """Return the nearest number in the range from 0 to `count` - 1."""
     return al.minimum(al.maximum(number, 0), count - 1)
 
 
@@ -27,7 +27,7 @@ def count_pairs(
     EXPERTS: al.constexpr = 128,
     STEP: al.constexpr = 32,
 ):
-    """`counts[b, e]`: how many pairs of block b go to expert e."""
+    """Compute `counts[b, e]`: the number of pairs of block b that go to expert e."""
     P, B, E = experts.shape[0], counts.shape[0], counts.shape[1]
     al.requires((P <= B * BLOCK) & (B < 2**20))
     al.spec(
@@ -56,7 +56,8 @@ def add_counts(
     EXPERTS: al.constexpr = 128,
     STEP: al.constexpr = 16,
 ):
-    """`offsets[e]`: how many pairs go to experts before e. `begin[b, e]`: these, and those of e in blocks before b."""
+    """Compute `offsets[e]`, the number of pairs of experts before e, and `begin[b, e]`, which adds the pairs of e in
+    blocks before b."""
     B, E = counts.shape
     al.requires((offsets.shape[0] == E + 1) & (E <= EXPERTS) & (0 < B) & (B < 2**20))
     al.spec(offsets, lambda e: al.sum(lambda c: al.sum(lambda f: al.where(f < e, counts[c, f], 0))))
@@ -91,7 +92,8 @@ def place_pairs(
     BLOCK: al.constexpr = 512,
     STEP: al.constexpr = 32,
 ):
-    """`place[p]`: after all pairs of experts before, of blocks before, and of its block before it."""
+    """Compute `place[p]`, which comes after the pairs of all earlier experts, those of earlier blocks, and the earlier
+    pairs of its block."""
     P, B, E = experts.shape[0], begin.shape[0], begin.shape[1]
     al.requires((P <= B * BLOCK) & (B < 2**20))
     al.spec(
@@ -130,7 +132,7 @@ def tokens_of_places(
     k: al.int32,
     BLOCK: al.constexpr = 256,
 ):
-    """`token[place[p]] = p // k`."""
+    """Compute `token[place[p]] = p // k`."""
     P = place.shape[0]
     al.requires(k > 0)
     al.requires(al.permutation(place))

@@ -1,13 +1,14 @@
-"""Products of experts' weights with their rows, and the sum of what a token's experts gave it.
+"""Multiply rows by the weights of their experts, and sum the outputs of each token's experts.
 
 Rows are sorted by expert and cut into tiles (`argus.kernels.dispatch`): tile i has the rows `first[i] .. first[i + 1]`,
-all of expert `owner[i]`. So the grid depends on sizes alone, uneven experts become even work, and nothing asks the
-device how many rows an expert has. Rows of `x` are the rows themselves, which the copy engine brings (sm_90a), or those
-that `token` names, which producer warps gather while the copy engine brings weights. Of many rows, it pays to gather
-them first (`gather_rows`): each is read for many columns. Tiles left over at the end are
-empty: they store nothing.
+all of expert `owner[i]`. The grid therefore depends on sizes alone, uneven experts are balanced, and the host never
+needs to know how many rows an expert has. Rows of `x` are either the rows themselves, which the copy engine loads
+(sm_90a), or the rows that `token` names, which producer warps gather while the copy engine loads weights. If there are
+many rows, gathering them first (`gather_rows`) is faster, because each row is read for many columns. Unused tiles at
+the end are empty and store nothing.
 
-With an activation, weights hold an expert's gates and, behind these, what they let through: both products are one loop.
+With an activation, weights hold an expert's gates followed by the values that the gates multiply. One loop computes
+both products.
 """
 
 from __future__ import annotations
@@ -23,25 +24,27 @@ SLOPE = 1.702
 
 @argus.func
 def root(x):
-    """Whose square is the sigmoid of x: the reciprocal root is one instruction, and a division takes ten times that."""
+    """Return a root whose square is the sigmoid of x. The reciprocal root is one instruction, and a division takes ten
+    times as long."""
     return al.rsqrt(1.0 + al.exp2(x * MINUS_LOG2E))
 
 
 @argus.func
 def swiglu(gate, up):
-    """`silu(gate) * up`."""
+    """Return `silu(gate) * up`."""
     return gate * (root(gate) * root(gate)) * up
 
 
 @argus.func
 def geglu(gate, up):
-    """`gelu(gate) * up`."""
+    """Return `gelu(gate) * up`."""
     return 0.5 * gate * (1.0 + al.erf(gate * SQRT_HALF)) * up
 
 
 @argus.func
 def clamped_swiglu(gate, up):
-    """`g * sigmoid(1.702 g) * (u + 1)`, with g the gate, at most 7, and u what passes, from -7 to 7."""
+    """Return `g * sigmoid(1.702 g) * (u + 1)`, where g is the gate limited to at most 7, and u is `up` limited to -7 ..
+    7."""
     return (
         al.minimum(gate, LIMIT)
         * (root(SLOPE * al.minimum(gate, LIMIT)) * root(SLOPE * al.minimum(gate, LIMIT)))
@@ -51,7 +54,7 @@ def clamped_swiglu(gate, up):
 
 @argus.func
 def row_of(x, token, p, k):
-    """Element k of row p."""
+    """Return element k of row p."""
     return x[p, k] if token is None else x[token[p], k]
 
 
@@ -93,7 +96,8 @@ def expert_rows(
                 al.sum(lambda k: row_of(x, token, p, k) * w[owner[i], C + n, k]),
             ),
         )
-    # Some tiles of rows at a time go through all columns: those of one expert share its weights in the cache.
+    # A few tiles of rows at a time pass through all columns, so that tiles of one expert share its weights in the
+    # cache.
     tiles, columns = first.shape[0] - 1, al.cdiv(C, COLUMNS)
     i, column = al.grid(tiles, columns, group=TOGETHER, persistent=PRODUCERS > 0)
     m0, end, e, n0 = al.load(first[i]), al.load(first[i + 1]), al.load(owner[i]), column * COLUMNS

@@ -25,7 +25,7 @@ MOST_PARTS = 1024
 
 @argus.func
 def in_order(x, SHAPE, ROW_MAJOR):
-    """All of `x`, its dimensions batch (if any), rows, columns."""
+    """Return all of `x` with its dimensions in the order batch (if any), rows, columns."""
     if SHAPE in ROW_MAJOR:
         y = x
     elif len(x.shape) == 3:
@@ -37,13 +37,13 @@ def in_order(x, SHAPE, ROW_MAJOR):
 
 @argus.func
 def part(x, z, i, j, ROWS, COLUMNS):
-    """A tile of `x`, of its batch `z` if it has batches."""
+    """Return a tile of `x`, of its batch `z` if it has batches."""
     return x[z, i : i + ROWS, j : j + COLUMNS] if len(x.shape) == 3 else x[i : i + ROWS, j : j + COLUMNS]
 
 
 @argus.func
 def operand(view, ROW_MAJOR, STORED, MULTIPLIED, ONCE):
-    """A tile in shared memory, laid out as memory has it; in registers if it is multiplied in another dtype."""
+    """Return a tile in shared memory, laid out as in memory, or in registers if it is multiplied in another dtype."""
     if ROW_MAJOR:
         staged = al.stage(view, boundary_check=(0, 1), once=ONCE)
     else:
@@ -53,7 +53,7 @@ def operand(view, ROW_MAJOR, STORED, MULTIPLIED, ONCE):
 
 @argus.func
 def along(x, SHAPE, i, n):
-    """`n` elements of a vector from `i` on, or the only one that it has, as float32."""
+    """Return `n` elements of a vector from `i` on, or its only element, as float32."""
     return al.load(x[0:1] if SHAPE == "1" else x[i : i + n], boundary_check=(0,)).to(al.float32)
 
 
@@ -77,7 +77,7 @@ def finished(
 
 @argus.func
 def in_clusters(M, N, BLOCK_M, BLOCK_N, CLUSTER, ACROSS):
-    """The extents of the grid: clusters of CLUSTER tiles, ACROSS of them side by side, are all along the first axis."""
+    """Return the extents of the grid. Clusters of CLUSTER tiles, ACROSS side by side, lie along the first axis."""
     rows = al.cdiv(M, BLOCK_M) if ACROSS == 1 else al.cdiv(M, BLOCK_M * (CLUSTER // ACROSS)) * CLUSTER
     return rows, al.cdiv(N, BLOCK_N * ACROSS)
 
@@ -86,7 +86,7 @@ def in_clusters(M, N, BLOCK_M, BLOCK_N, CLUSTER, ACROSS):
 def programs(
     c, M, N, K, BLOCK_M, BLOCK_N, DEPTH, CLUSTER, ACROSS, PERSISTENT, GROUP, SCHEDULE, SHIFT
 ):  # fmt: skip
-    """The program's tile and batch (or part of the sum), and the k from which on, and up to which, it adds up."""
+    """Return the program's tile and batch (or part of the sum), and the range of k over which it sums."""
     rows, columns = in_clusters(M, N, BLOCK_M, BLOCK_N, CLUSTER, ACROSS)
     if DEPTH > 0:
         al.requires(c.shape[0] <= MOST_PARTS)
@@ -300,23 +300,23 @@ def combine(
 
 @argus.func
 def relu(x):
-    """max(x, 0)."""
+    """Return max(x, 0)."""
     return al.maximum(x, 0.0)
 
 
 @argus.func
 def silu(x):
-    """x times its sigmoid."""
+    """Return x times its sigmoid."""
     return x * al.sigmoid(x)
 
 
 @argus.func
 def gelu(x):
-    """x times the normal distribution's probability of less than x."""
+    """Return x times the probability that a normally distributed number is below x."""
     return 0.5 * x * (1.0 + al.erf(x * 0.7071067811865476))
 
 
 @argus.func
 def gelu_tanh(x):
-    """PyTorch's `gelu(approximate="tanh")`."""
+    """Return PyTorch's `gelu(approximate="tanh")`."""
     return 0.5 * x * (1.0 + al.tanh(0.7978845608028654 * (x + 0.044715 * x * x * x)))

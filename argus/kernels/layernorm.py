@@ -1,4 +1,4 @@
-"""LayerNorm of every row, of x or of x + residual, in one pass over memory: a row stays in registers."""
+"""Apply LayerNorm to every row of x, or of x + residual, in one pass over memory: a row stays in registers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _LONGEST_SUM = {2: 12288, 4: 16384}
 
 @argus.func
 def normal(x, weight, bias, eps, i, j):
-    """The result at row i, column j."""
+    """Return the result at row i, column j."""
     return (x[i, j] - mean(x, i)) * al.rsqrt(variance(x, i) + eps) * weight[j] + bias[j]
 
 
@@ -59,14 +59,15 @@ def variance_of_sum(x, y, i):
 
 @argus.func
 def normal_of_sum(x, y, weight, bias, eps, i, j):
-    """The result of x + y at row i, column j."""
+    """Return the result for x + y at row i, column j."""
     centred = x[i, j] + y[i, j] - mean_of_sum(x, y, i)
     return centred * al.rsqrt(variance_of_sum(x, y, i) + eps) * weight[j] + bias[j]
 
 
 @argus.func
 def normalised(values, live, N, eps):
-    """(values - mean) / sqrt(variance + eps) of each row of N elements; the variance is of the differences."""
+    """Return (values - mean) / sqrt(variance + eps) for each row of N elements. The variance is computed from the
+    differences."""
     count = N.to(al.float32)
     mean = al.sum(values, axis=1, keep_dims=True) / count
     centred = al.where(live, values - mean, 0.0)
@@ -76,7 +77,7 @@ def normalised(values, live, N, eps):
 
 @argus.func
 def waiting(held, added, part):
-    """A part of such a row; of two rows, of their sum."""
+    """Return a part of such a row, or of the sum of two such rows."""
     cols = al.arange(held.shape[1])
     if added is None:
         values = al.load(held[part, cols]).to(al.float32)
@@ -87,7 +88,7 @@ def waiting(held, added, part):
 
 @argus.func
 def of_all_blocks(found, told):
-    """The sum of what each block of the cluster has found, and tells all of them."""
+    """Return the sum of the results of all blocks of the cluster, and send the own result to all of them."""
     return found if told.shape[0] == 1 else al.sum(found_by_all(found, told))
 
 

@@ -1,5 +1,5 @@
-"""The gradients of LayerNorm, in one pass over memory: a block goes through rows, and adds up its shares of `dweight`
-and `dbias`."""
+"""Compute the gradients of LayerNorm in one pass over memory. Each block processes several rows and sums its shares of
+`dweight` and `dbias`."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ LONGEST = 8192  # elements of a row that stays in registers, beside its gradient
 
 @argus.func
 def inverse_root(x, eps, i):
-    """1 / sqrt(variance(x[i, :]) + eps)."""
+    """Return 1 / sqrt(variance(x[i, :]) + eps)."""
     return al.rsqrt(variance(x, i) + eps)
 
 
 @argus.func
 def gradient(dy, x, weight, eps, i, j):
-    """The gradient of LayerNorm's `x[i, j]`: a textbook's formula."""
+    """Return the gradient of LayerNorm's `x[i, j]` by the textbook formula."""
     count = x.shape[1].to(al.float32)
     average = al.sum(lambda k: weight[k] * dy[i, k]) / count
     along = al.sum(lambda k: weight[k] * dy[i, k] * (x[i, k] - mean(x, i))) / count
@@ -82,7 +82,7 @@ def layernorm_backward_rows(
         rows = first + al.arange(ROWS)[:, None]
         live = (rows < M) & inside
         values, given = loaded.to(al.float32), arrived.to(al.float32)
-        loaded = group_at(x, first + BLOCKS * ROWS, ROWS, BLOCK)  # on its way while this group is worked on
+        loaded = group_at(x, first + BLOCKS * ROWS, ROWS, BLOCK)  # loaded while this group is processed
         arrived = group_at(dy, first + BLOCKS * ROWS, ROWS, BLOCK)
         centre = al.sum(values, axis=1, keep_dims=True) / count
         centred = al.where(live, values - centre, 0.0)

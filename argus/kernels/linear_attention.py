@@ -1,4 +1,4 @@
-"""Linear attention with decay, of PyTorch tensors: the launches of `argus.kernels.chunk_scan` in their order."""
+"""Linear attention with decay on PyTorch tensors: the launches of `argus.kernels.chunk_scan` in order."""
 
 from __future__ import annotations
 

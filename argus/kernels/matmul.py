@@ -1,4 +1,4 @@
-"""Matrix products of PyTorch tensors: operands of any layout go to one proved kernel, with the tile for their shape."""
+"""Matrix products of PyTorch tensors. Operands of any layout go to one proved kernel, with the tile for their shape."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def _save(ctx: Any, inputs: tuple[Any, ...], _output: torch.Tensor) -> None:
 
 
 def _all(tensors: tuple[Any, ...], absent: tuple[bool, ...]) -> tuple[Any, ...]:
-    """a, b, bias, residual, scale_a, scale_b and out, None for those that are absent."""
+    """Return a, b, bias, residual, scale_a, scale_b and out, with None for those that are absent."""
     a, b, *rest = tensors
     found = iter(rest)
     return (a, b, *(None if gone else next(found) for gone in absent or (True,) * 5))
@@ -209,7 +209,7 @@ Packings = tuple[operands.Packing | None, operands.Packing | None]
 
 
 def packed(request: operands.Request, problem: ProductShape) -> Packings:
-    """Return the packings of a and b; None for an operand that stays as it is."""
+    """Return the packings of a and b, with None for an operand that needs no packing."""
     return (
         operands.packing(request.a) if problem.pack_a else None,
         operands.packing(request.b) if problem.pack_b else None,
@@ -246,7 +246,7 @@ def _of_operands(
 
 
 def empty_parts(across: operands.Request, count: int) -> Any:
-    """Room for the parts of a product, which lie in memory as its result does."""
+    """Return an empty tensor for the parts of a product, which have the memory layout of its result."""
     import torch
 
     shape = (count, across.a.shape[-2], across.b.shape[-2])
@@ -259,8 +259,8 @@ launch waiting until they end. And elements of a result for which a thread each 
 
 
 def tiles_of_parts(count: int, rows: int, columns: int) -> dict[str, int]:
-    """Tiles of `combine` for so many parts of a result: fewer rows for long ones; a vector of 4 elements a thread, or
-    two for large ones, whose blocks would else come one after the other."""
+    """Return the constants of `combine` for this many parts of a result: fewer rows for long results, and vectors of 4
+    elements a thread, or two for large results, whose blocks would otherwise run one after another."""
     elements, wide = 512 if rows * columns <= _ROOM else 1024, 32
     while wide < min(columns, 512):
         wide *= 2

@@ -1,4 +1,5 @@
-"""Float8 products with scales of blocks, and the quantisation of activations, by itself or with the norm before it."""
+"""Float8 products with a scale for each block, and the quantisation of activations, alone or together with the
+preceding norm."""
 
 from __future__ import annotations
 
@@ -74,7 +75,7 @@ def _work_of_rows(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...]
 
 
 def _room(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Values `[M, N]` and scales `[ceil(N / 128), M]`, empty."""
+    """Return empty tensors for the values `[M, N]` and the scales `[ceil(N / 128), M]`."""
     import torch
 
     values = x.new_empty(x.shape, dtype=torch.float8_e4m3fn)

@@ -1,7 +1,7 @@
 """Products with weights of 4 or 8 bits: packing, the choice of tiles, and the operators.
 
-Few tokens are multiplied straight from packed weights, which are read once. Of many tokens the product is the work, and
-weights are unpacked first, to 16 bits, for `matmul`.
+For few tokens, products read packed weights directly, so that the weights are read only once. For many tokens the
+arithmetic dominates, so the weights are first unpacked to 16 bits for `matmul`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _HALVES = ("bfloat16", "float16")
 _FEW = 256  # tokens up to which products read packed weights
 _ENOUGH, _BLOCKS = 200, 512
-"""Blocks above which sums are not cut into parts, and the most that parts make."""
+"""Number of blocks above which sums are not cut into parts, and the largest number of blocks that parts may make."""
 _TOGETHER = 8  # scales in 16 bytes
 _MOST_PARTS = 16
 _LEAST_DEPTH = 1024  # of a part
@@ -38,7 +38,7 @@ _SMALLEST_GROUP = {4: 32, 8: 16}
 
 
 def span(bits: int) -> int:
-    """Weights of a row that are packed together."""
+    """Return the number of weights of a row that are packed together."""
     return 32 // bits * WORDS
 
 
@@ -167,7 +167,7 @@ def _of_parts(given: tuple[Any, ...], out: torch.Tensor, constants: dict[str, An
 
 
 def _unread(x: torch.Tensor) -> torch.Tensor:
-    """What stands for absent scales and biases."""
+    """Return a tensor in place of absent scales and biases."""
     import torch
 
     return x.new_empty(1, dtype=torch.float32)

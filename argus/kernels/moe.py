@@ -1,8 +1,9 @@
-"""A mixture of experts, from the router's logits to the sum of what each token's experts gave it.
+"""A mixture of experts, from the router's logits to the sum of the outputs of each token's experts.
 
-Nothing asks the device for a number: which rows go to which expert is counted, placed and cut into tiles there
-(`argus.kernels.dispatch`), grids depend on sizes alone, and the products (`argus.kernels.experts`) load what they need.
-So a layer is a fixed list of launches, which a CUDA graph records, and results are the same bits in each run.
+The host reads no number from the device. The device counts and places rows and cuts them into tiles
+(`argus.kernels.dispatch`), grids depend on sizes alone, and the products (`argus.kernels.experts`) load the numbers
+that they need. A layer is therefore a fixed list of launches, which a CUDA graph can record, and results have the same
+bits in every run.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 ACTIVATIONS = {"swiglu": experts.swiglu, "geglu": experts.geglu, "clamped_swiglu": experts.clamped_swiglu}
 PAIRS = 512
-"""Pairs that are counted and placed together."""
+"""Number of pairs that are counted and placed together."""
 _HALVES = ("bfloat16", "float16")
 _FEW = 48  # rows of an expert, on average, up to which weights are the rows of the products
 _WAVES_ROWS = 128  # rows of a tile of four waves; of twice as many rows tiles of eight waves take 256
@@ -84,10 +85,11 @@ def tiles(rows: int, count: int, side: int) -> int:
 
 
 class Sorted:
-    """The pairs of a call in the order of experts: the launches that find it, and the tensors that hold it."""
+    """The pairs of a call in the order of experts: the launches that compute the order, and the tensors that hold it.
+    """
 
     def __init__(self, chosen: torch.Tensor, count: int) -> None:
-        """`chosen` `[T, k]`: numbers of experts, below `count`."""
+        """Sort `chosen` `[T, k]`, which holds numbers of experts below `count`."""
         self._chosen, self.pairs, self.count = chosen, chosen.numel(), count
         blocks, every = -(-self.pairs // PAIRS), _power(count)
         flat = chosen.view(-1)
@@ -136,7 +138,7 @@ def _work(
     cut, first, owner = order.cut(int(up["ROWS"]))
     calls = [*route.calls, *order.calls, cut]
     token: torch.Tensor | None = order.token
-    if up["PRODUCERS"] == 4:  # the copy engine brings rows that stand one after the other
+    if up["PRODUCERS"] == 4:  # The copy engine loads consecutive rows.
         rows = x.new_empty(order.pairs, x.shape[1])
         calls.append(Call(experts.gather_rows, (x, token, rows), {"DTYPE": dtype, "BLOCK": _MOVED}))
         x, token = rows, None
@@ -152,7 +154,7 @@ def _work(
 
 
 def _rows(w: torch.Tensor) -> torch.Tensor:
-    """Weights whose rows are consecutive elements."""
+    """Return the weights with rows of consecutive elements."""
     return w if w.shape[2] < 2 or w.stride(2) == 1 else w.contiguous()
 
 

@@ -1,4 +1,5 @@
-"""The request of a call of `matmul`: its tensors checked, folded, and described to the kernel as memory has them."""
+"""The request of a call of `matmul`: its tensors are checked, folded, and described to the kernel with their memory
+layout."""
 
 from __future__ import annotations
 
@@ -23,18 +24,19 @@ if TYPE_CHECKING:
     import torch
 
 EPILOGUES = {"relu": relu, "silu": silu, "gelu": gelu, "gelu_tanh": gelu_tanh}
-"""Epilogues that have names; any other `@argus.func` of one tile of float32 may be given itself."""
+"""Named epilogues. Any other `@argus.func` of one float32 tile may be passed directly."""
 
 OPERANDS = ("float16", "bfloat16", "float32", "float8_e4m3fn")
 RESULTS = ("float16", "bfloat16", "float32")
-_ALIGNED = 16  # bytes: what the copy engine asks of addresses and strides
+_ALIGNED = 16  # bytes: the alignment that the copy engine needs for addresses and strides
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A product c[.., m, n] of a[.., m, k] and b[.., n, k], each of two or three dimensions; the rest may be absent.
+    """A product c[.., m, n] of a[.., m, k] and b[.., n, k], each with two or three dimensions. The other tensors may be
+    absent.
 
-    `turned`: a and b have changed places, so that `bias` goes along m.
+    `turned`: a and b are exchanged, so that `bias` goes along m.
     """
 
     a: torch.Tensor
@@ -88,7 +90,7 @@ def check(
     scale_b: torch.Tensor | None,
     epilogue: str | FuncSource | None,
 ) -> None:
-    """Raises LaunchError for tensors of the wrong shapes and dtypes, and for what is no epilogue."""
+    """Raise LaunchError for tensors of wrong shapes or dtypes, and for an invalid epilogue."""
     shape = result_shape(a, b)
     if dtype_name(a) != dtype_name(b) or dtype_name(a) not in OPERANDS:
         what = f"`a` is of {dtype_name(a)} and `b` of {dtype_name(b)}"
@@ -114,7 +116,7 @@ def request(
     scale_b: torch.Tensor | None,
     epilogue: str | FuncSource | None,
 ) -> Request:
-    """The call, checked, with as few batches as views allow. Raises LaunchError."""
+    """Return the checked request, with as few batches as views allow. Raises LaunchError."""
     check(a, b, c, bias, residual, scale_a, scale_b, epilogue)
     a, b = (x[0] if x.ndim == 3 and x.shape[0] == 1 and c.ndim == 3 else x for x in (a, b))
     named = EPILOGUES[epilogue] if isinstance(epilogue, str) else epilogue
@@ -132,7 +134,7 @@ def _text_of(function: int) -> str:
     return json.dumps([found.name, file_to_json(found.file)])
 
 
-# Read by Dynamo, as `torch.compiler.assume_constant_result` sets it: PyTorch need not be imported.
+# Dynamo reads this attribute, which `torch.compiler.assume_constant_result` sets. PyTorch need not be imported.
 _text_of._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
@@ -179,7 +181,7 @@ def problem(r: Request) -> ProductShape:
     target = target_of(str(r.a.device))
     bits = 8 * r.a.element_size()
     rows = a_names.endswith("K"), b_names.endswith("K")
-    terms = r.a.shape[-1] > 0  # the copy engine describes no tensor without elements
+    terms = r.a.shape[-1] > 0  # The copy engine cannot describe tensors without elements.
     bulk = target == "sm_90a" and terms and (bits == 16 or all(rows))
     loaded = sum(not _for_the_copy_engine(x) for x in (a, b)) if bulk else 0
     batch = r.c.shape[0] if r.c.ndim == 3 else 1
@@ -195,14 +197,14 @@ def problem(r: Request) -> ProductShape:
 
 
 def _in_two(r: Request) -> bool:
-    """Return True if even and odd rows may be two batches: rows differ in nothing but the elements of a."""
+    """Return True if even and odd rows may be treated as two batches, because rows differ only in the elements of a."""
     alone = r.a.ndim == r.c.ndim == 2 and (r.scale_a is None or r.scale_a.shape[0] == 1)
     even = r.a.shape[0] % 2 == 0 and r.a.data_ptr() % (2 * _ALIGNED) == 0
     return alone and even and (r.bias is None or not r.turned)
 
 
 def in_halves(r: Request) -> Request:
-    """The product of two batches: the even rows of `a` and the odd ones."""
+    """Return the product as two batches: the even rows of `a` and the odd ones."""
     residual = None if r.residual is None else _in_turns(r.residual)
     return replace(r, a=_in_turns(r.a), c=_in_turns(r.c), residual=residual)
 
@@ -330,6 +332,6 @@ def _for_the_copy_engine(x: torch.Tensor) -> bool:
 
 
 def _line(x: torch.Tensor) -> int:
-    """Bytes, 16 to 128, that the rows of `x` start at multiples of."""
+    """Return the number of bytes, 16 to 128, of which the starts of the rows of `x` are multiples."""
     places = (x.data_ptr(), *(s * x.element_size() for s in x.stride()[:-1]))
     return max(_ALIGNED, gcd(LINE, *places))

@@ -1,7 +1,9 @@
-"""Operands of products as the copy engine takes them: rows of the depth, 16 bytes or a whole cache line apart.
+"""Pack operands of products into the form that the copy engine needs: rows along the depth, 16 bytes or a whole cache
+line apart.
 
-A copy costs the memory both ways once; a product that threads load costs several times the time of the tensor cores.
-So large products of odd rows begin with a copy, and few rows, whose limit is the memory, do without.
+A copy moves the operand once in each direction through memory. A product whose threads load the operand costs several
+times the time of the tensor cores. Large products of odd rows therefore begin with a copy. Products of few rows, which
+memory limits, do without one.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     import torch
 
 _VECTOR = 16  # bytes
-_SHIFTED = 8  # bytes: rows that are aligned to less are loaded in whole vectors, shifted into place
+_SHIFTED = 8  # bytes: rows with a smaller alignment are loaded in whole vectors and shifted into place
 _WORD = 4  # bytes of a bank
 
 
@@ -75,8 +77,8 @@ def pack_columns(
 
 
 def kernel_for(x: torch.Tensor, dtype: DType, *, rows: bool) -> tuple[JitKernel, dict[str, object]]:
-    """The kernel that packs `x`, whose rows are those of the packed matrix or (not `rows`) its columns, and its
-    constants."""
+    """Return the kernel that packs `x`, and its constants. The rows of `x` are those of the packed matrix or, without
+    `rows`, its columns."""
     if not rows:
         return pack_columns, {"DTYPE": dtype, "PAD": _WORD // dtype.bytes}
     aligned = vector(x) * dtype.bytes >= _SHIFTED

@@ -16,48 +16,48 @@ import argus
 import argus.language as al
 
 WORDS = 32
-"""Words of a row that stand together."""
+"""Number of words of a row that are adjacent in memory."""
 
 
 @argus.func
 def word_of(k, BITS):
-    """The word that holds weight k of its span."""
+    """Return the word that holds weight k of its span."""
     return k // (128 // BITS) * 4 + k % 8 // 2
 
 
 @argus.func
 def place_of(k, BITS):
-    """The lowest bit of weight k in its word."""
+    """Return the lowest bit of weight k in its word."""
     return k % (128 // BITS) // 8 * BITS + k % 2 * 16
 
 
 @argus.func
 def weight_at(packed, n, k, BITS):
-    """Weight k of row n, an integer."""
+    """Return weight k of row n as an integer."""
     SPAN = 32 // BITS * WORDS
     return (packed[k // SPAN, n, word_of(k % SPAN, BITS)] >> place_of(k % SPAN, BITS)) & (2**BITS - 1)
 
 
 @argus.func
 def zero_at(zeros, g, n, BITS):
-    """The integer that stands for 0 in group g of row n."""
+    """Return the integer that represents 0 in group g of row n."""
     return zeros[n, g].to(al.int32) & (2**BITS - 1)
 
 
 @argus.func
 def value_at(packed, scales, zeros, n, k, BITS, GROUP):
-    """The value that weight k of row n stands for."""
+    """Return the value that weight k of row n represents."""
     less = zero_at(zeros, k // GROUP, n, BITS).to(al.float32) if zeros is not None else 2.0 ** (BITS - 1)
     return (weight_at(packed, n, k, BITS).to(al.float32) - less) * scales[n, k // GROUP]
 
 
 @argus.func
 def unpacked(words, zero, BITS, DTYPE):
-    """The weights in `words` `[rows, words]`, less their row's `zero`."""
+    """Return the weights in `words` `[rows, words]` minus their row's `zero`."""
     ROWS, PER = words.shape[0], 32 // BITS
     each = al.reshape(words, (ROWS, words.shape[1] // 4, 1, 4, 1))
     place = al.arange(PER // 2)[:, None, None] * BITS + al.arange(2) * 16
-    # One statement, so that two weights are converted by one instruction.
+    # This is a single statement, so that one instruction converts two weights.
     if zero is None:
         w = (((each >> place) & (2**BITS - 1)) - 2 ** (BITS - 1)).to(DTYPE)
     else:

@@ -1,4 +1,4 @@
-"""Row-wise float8: each row is scaled so that its largest magnitude becomes the largest number of e4m3."""
+"""Row-wise float8: each row is scaled such that its largest magnitude becomes the largest number of e4m3."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LEAST = 1e-12  # rows of smaller magnitudes share the scale of this one: a scale
 
 @argus.func
 def magnitude(x, i):
-    """The largest of row i, or LEAST: what specifications say."""
+    """Return the largest magnitude of row i, or LEAST. Specifications use this function."""
     return al.maximum(al.max(lambda k: al.abs(x[i, k])), LEAST)
 
 

@@ -1,7 +1,7 @@
 """Sum, mean and maximum along any dimension, in float32.
 
-A tensor is looked at as `[A, S, R]` (reduce the last dimension) or `[A, S, R, B]` (an inner one), where S cuts a long
-reduction into parts that blocks work on side by side, and a rest; their results are reduced in a second call.
+A tensor is viewed as `[A, S, R]` (reduce the last dimension) or `[A, S, R, B]` (reduce an inner one). S cuts a long
+reduction into parts that blocks process side by side, and a rest. A second call reduces the results of the parts.
 """
 
 from __future__ import annotations
@@ -240,7 +240,7 @@ def reduce(x: torch.Tensor, op: str, dim: int | None = None, keepdim: bool = Fal
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """A reduction of `x` `[A, R]` or `[A, R, B]` to `out` `[A, 1]` or `[A, 1, B]`, whose shape is then `shape`."""
+    """A reduction of `x` `[A, R]` or `[A, R, B]` to `out` `[A, 1]` or `[A, 1, B]`. The final shape is `shape`."""
 
     x: torch.Tensor
     out: torch.Tensor
@@ -250,7 +250,7 @@ class Reduction:
 
 
 def _problem_of(x: torch.Tensor, op: str, dim: int | None, keepdim: bool) -> Reduction:
-    """Return the reduction that a call asks for, checked. Raises LaunchError."""
+    """Return the checked reduction that a call requests. Raises LaunchError."""
     dtype = _checked(x, op, dim)
     axis = None if dim is None else dim % x.ndim
     before, length, after = (
@@ -437,13 +437,13 @@ def across_rows(tensors: int, length: int, columns: int, vector: int, itemsize: 
     elif tensors * columns >= 2 * _COLUMNS * most:
         width *= 2
     elif vector == _VECTOR:
-        most, width = 9 * H200.multiprocessors, width // 2  # one round; and parts come to half the bytes
+        most, width = 9 * H200.multiprocessors, width // 2  # one round of blocks, with parts of half the bytes
     block = min(width, _power(columns))
     rows = warps * 32 * (16 // itemsize) // block
     turn = _EACH * rows
     room = most // max(1, tensors * -(-columns // block))
     parts = min(room, length * block // _LEAST)
-    more = turn - 1 if parts == room and most < _BLOCKS else 3 * turn // 4  # what is one round stays one
+    more = turn - 1 if parts == room and most < _BLOCKS else 3 * turn // 4  # A single round stays a single round.
     part = max(1, (-(-length // parts) + more) // turn) * turn if parts > 1 else max(1, length)
     return Cut(max(1, -(-length // part)), part, {"EACH": _EACH, "ROWS": rows, "BLOCK": block}, warps)
 

@@ -1,4 +1,4 @@
-"""RMSNorm of every row, in one pass over memory: a row stays in the registers of one warp or of a few."""
+"""RMSNorm of every row in one pass over memory: a row stays in the registers of one or a few warps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The gradients of RMSNorm, in one pass over memory: a block goes through rows, and adds up its share of `dweight`."""
+"""Compute the gradients of RMSNorm in one pass over memory. Each block processes several rows and sums its share of
+`dweight`."""
 
 from __future__ import annotations
 
@@ -24,13 +25,13 @@ LONGEST = 8192  # elements of a row that stays in registers, beside its gradient
 
 @argus.func
 def inverse_root(x, eps, i):
-    """1 / sqrt(mean(x[i, :] ** 2) + eps)."""
+    """Return 1 / sqrt(mean(x[i, :] ** 2) + eps)."""
     return al.rsqrt(mean_square(x, i) + eps)
 
 
 @argus.func
 def slope(dy, x, weight, eps, i):
-    """mean(weight * dy[i, :] * x[i, :]) over the mean square of x[i, :], eps in it."""
+    """Return mean(weight * dy[i, :] * x[i, :]) divided by mean(x[i, :] ** 2) + eps."""
     mean = al.sum(lambda k: weight[k] * dy[i, k] * x[i, k]) / x.shape[1].to(al.float32)
     return mean * (inverse_root(x, eps, i) * inverse_root(x, eps, i))
 
@@ -71,7 +72,7 @@ def rmsnorm_backward_rows(
         rows = first + al.arange(ROWS)[:, None]
         live = (rows < M) & inside
         values, gradient = loaded.to(al.float32), given.to(al.float32)
-        loaded = group_at(x, first + BLOCKS * ROWS, ROWS, BLOCK)  # on its way while this group is worked on
+        loaded = group_at(x, first + BLOCKS * ROWS, ROWS, BLOCK)  # loaded while this group is processed
         given = group_at(dy, first + BLOCKS * ROWS, ROWS, BLOCK)
         scaled = scale.to(al.float32) * gradient
         squares = al.sum(values * values, axis=1, keep_dims=True)

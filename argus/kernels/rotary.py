@@ -1,4 +1,4 @@
-"""Rotary embedding: pairs of features of every head turn by the angle of their token's position."""
+"""Rotary embedding: pairs of features of every head are rotated by the angle of their token's position."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def _save(ctx: Any, inputs: tuple[Any, ...], _output: torch.Tensor) -> None:
 
 
 def _backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-    """Turn the gradient back. Raises LaunchError where the angles need one."""
+    """Rotate the gradient back. Raises LaunchError if the angles need a gradient."""
     if any(ctx.needs_input_grad[1:3]):
         what = "`rotary` has no gradient with respect to its angles"
         raise LaunchError.of("no-gradient", what, "detach `cos` and `sin`")

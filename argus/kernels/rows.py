@@ -1,4 +1,4 @@
-"""Code that the row kernels share: spreading rows over threads, and reading their arguments."""
+"""Code that the row kernels share: distributing rows over threads, and checking arguments."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Spread:
 
     @property
     def constants(self) -> dict[str, int]:
-        """Those of a kernel's launch."""
+        """The constants of a kernel's launch."""
         least = {"FROM": self.least} if self.least else {}
         step = {"STEP": self.step, "WIDTH": self.width} if self.step else {}
         return {"ROWS": self.rows, "BLOCK": self.block, **least, **step, "num_warps": self.warps}
@@ -165,7 +165,8 @@ def fitting(
 
 
 def longest_held(*matrices: torch.Tensor) -> int:
-    """Elements of a row, one of each matrix, that can wait in shared memory: of one block, or of those of a cluster."""
+    """Return the number of elements of a row, one of each matrix, that fit into the shared memory of a block or of a
+    cluster."""
     if _amd(matrices[0]):
         return _HELD_IN_LDS // sum(rows.element_size() for rows in matrices)
     size = _HELD // matrices[0].element_size()

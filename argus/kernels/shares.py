@@ -28,7 +28,7 @@ def add_shares(
     ROWS: al.constexpr = 64,
     BLOCK: al.constexpr = 16,
 ):
-    """`out[z, n] = sum(shares[z, :, n])`."""
+    """Compute `out[z, n] = sum(shares[z, :, n])`."""
     Z, S, N = shares.shape
     al.requires(S <= 2**30)
     al.spec(out, lambda z, n: al.sum(lambda s: shares[z, s, n]))
@@ -48,8 +48,9 @@ def added(shares: torch.Tensor, out: torch.Tensor) -> Call:
 
 @lru_cache(maxsize=4096)
 def by_rows(rows: int, columns: int, itemsize: int, width: int) -> dict[str, int]:
-    """The constants of a kernel whose BLOCKS blocks go through `rows` rows, in vectors of `width` elements: as many
-    blocks as run at once, or, of few rows, one for each group that a block has at a time."""
+    """Return the constants of a kernel whose BLOCKS blocks process `rows` rows in vectors of `width` elements. BLOCKS
+    is the number of blocks that run at once or, for few rows, one for each group of rows that a block processes at a
+    time."""
     shape = spread(columns, itemsize, SMALL, width=width)
     most = max(1, _WARPS // shape.warps) * H200.multiprocessors
     groups = -(-rows // shape.rows)

@@ -21,7 +21,7 @@ MINUS_LOG2E = -1.4426950408889634
 
 @argus.func
 def root(x):
-    """Whose square is the sigmoid of x."""
+    """Return a root whose square is the sigmoid of x."""
     return al.rsqrt(1.0 + al.exp2(x * MINUS_LOG2E))
 
 
@@ -36,8 +36,8 @@ def silu_mul_tiles(
 ):
     """`out = gate / (1 + exp(-gate)) * up`; a block works on ROWS x BLOCK elements.
 
-    Blocks follow the rows, two at a time: one after the other down a column, each would open another page of memory.
-    The reciprocal is the square of rsqrt, which is one instruction: a division takes ten times that.
+    Consecutive blocks follow the rows, two at a time. If they followed a column, each block would open another page of
+    memory. The reciprocal is the square of rsqrt, which is one instruction: a division takes ten times that.
     """
     M, N = gate.shape
     al.invariant(out, M)

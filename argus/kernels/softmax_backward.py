@@ -1,4 +1,4 @@
-"""The gradients of softmax and of its logarithm, row by row, in one pass over memory."""
+"""Compute the gradients of softmax and of its logarithm, row by row, in one pass over memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LONGEST = 16384  # elements of a row in registers, beside its gradient
 
 @argus.func
 def gradient(dy, y, i, j, LOG):
-    """The gradient at row i, column j, of rows whose softmax, or its logarithm, is y."""
+    """Return the gradient at row i, column j, where y holds the softmax of the rows, or its logarithm."""
     if LOG:
         result = dy[i, j] - al.exp(y[i, j]) * al.sum(lambda k: dy[i, k])
     else:

@@ -1,4 +1,4 @@
-"""Helpers that kernels on rows share: loading, statistics, and what blocks of a cluster tell each other."""
+"""Helpers that row kernels share: loading, statistics, and communication between blocks of a cluster."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ import argus.language as al
 
 @argus.func
 def mean(x, i):
-    """The mean of row i."""
+    """Return the mean of row i."""
     return al.sum(lambda k: x[i, k]) / x.shape[1].to(al.float32)
 
 
 @argus.func
 def variance(x, i):
-    """The mean of the squares of row i's differences from its mean."""
+    """Return the mean of the squares of row i's differences from its mean."""
     return al.sum(lambda n: (x[i, n] - mean(x, i)) * (x[i, n] - mean(x, i))) / x.shape[1].to(al.float32)
 
 
 @argus.func
 def mean_square(x, i):
-    """The mean of the squares of row i."""
+    """Return the mean of the squares of row i."""
     return al.sum(lambda k: x[i, k] * x[i, k]) / x.shape[1].to(al.float32)
 
 
 @argus.func
 def of_share(i, p, ROWS, BLOCKS, value):
-    """`value` if row i is of share p, the one of every BLOCKS-th group of ROWS rows, else 0."""
+    """Return `value` if row i belongs to share p, which has every BLOCKS-th group of ROWS rows, else 0."""
     return al.where(i // ROWS % BLOCKS == p, value, 0.0)
 
 
@@ -37,20 +37,20 @@ def of_share(i, p, ROWS, BLOCKS, value):
 
 @argus.func
 def group_at(x, first, ROWS, BLOCK):
-    """The rows of a matrix from `first` on, zeros outside."""
+    """Return the rows of a matrix from `first` on, with zeros outside."""
     rows, cols = first + al.arange(ROWS)[:, None], al.arange(BLOCK)
     return al.load(x[rows, cols], mask=(rows < x.shape[0]) & (cols < x.shape[1]))
 
 
 @argus.func
 def piece(x, row, cols):
-    """The elements `cols` of a row as float32, zeros behind its end."""
+    """Return the elements `cols` of a row as float32, with zeros behind its end."""
     return al.load(x[row, cols], mask=cols < x.shape[1]).to(al.float32)
 
 
 @argus.func
 def piece_of(x, cols):
-    """The elements `cols` of a vector as float32, zeros behind its end."""
+    """Return the elements `cols` of a vector as float32, with zeros behind its end."""
     return al.load(x[cols], mask=cols < x.shape[0]).to(al.float32)
 
 
@@ -72,7 +72,7 @@ def columns_of(rows, BLOCK, STEP, WIDTH):
 
 @argus.func
 def bring(held, x, row, begin, COPY):
-    """Bring this block's part of a row to its shared memory `held`, in pieces; zeros behind the row's end."""
+    """Copy this block's part of a row to its shared memory `held`, in pieces, with zeros behind the row's end."""
     parts, cols = al.arange(held.shape[0])[:, None], al.arange(held.shape[1])
     places = begin + parts * held.shape[1] + cols
     al.copy(held[parts, cols], x[row, places], mask=places < x.shape[1], other=0.0, instruction=COPY)
@@ -80,7 +80,7 @@ def bring(held, x, row, begin, COPY):
 
 @argus.func
 def arrived(CLUSTER):
-    """Wait until what all blocks of the cluster brought is there, and all blocks are."""
+    """Wait until all blocks of the cluster have started and have loaded their parts."""
     al.cp_async_commit()
     al.cp_async_wait(0)
     al.barrier(scope="cluster" if CLUSTER > 1 else "block")

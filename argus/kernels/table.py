@@ -1,4 +1,4 @@
-"""Tiles that were measured: a table that ships, by target and class of shape; the model for everything else."""
+"""Measured tiles: a shipped table by target and class of shape. The model serves all other products."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from argus.kernels.tiling import LINE, ProductShape, Tile, ranked
 
 PATH = Path(__file__).parent / "tiles.json"
 TRUSTED = 1.08
-"""What a measured tile may take by the model, of the time of the tile that this prefers."""
+"""Largest time that the model may expect of a measured tile, relative to the model's best tile."""
 
 
 def shape_class(problem: ProductShape) -> str:
-    """Problems of one class share a tile: m, n, k and the batch are the same when `rounded`, and the rest as it is."""
+    """Return the class of a problem. Problems of one class share a tile: m, n, k and the batch are equal when
+    `rounded`, and everything else is equal."""
     sizes = "x".join(str(rounded(size)) for size in (problem.batch, problem.m, problem.n, problem.k))
     layout = ("k" if problem.a_rows else "m") + ("k" if problem.b_rows else "n")
     way = ("bulk" if problem.bulk else "plain") + (f", {problem.loaded} loaded" if problem.loaded else "")
@@ -42,8 +43,8 @@ def shipped() -> Mapping[str, Tile]:
 
 
 def tile_for(problem: ProductShape) -> Tile:
-    """The measured tile of the problem's class, if the model expects no other to be much faster for just this problem;
-    else the one that the model prefers. A class has many sizes, and tiles divide some better than others."""
+    """Return the measured tile of the problem's class, unless the model expects another tile to be much faster for this
+    problem; then return the model's tile. A class has many sizes, and tiles divide some of them better than others."""
     expected = ranked(problem)
     found = shipped().get(shape_class(problem))
     trusted = any(t == found and e.seconds <= TRUSTED * expected[0][1].seconds for t, e in expected)

@@ -25,32 +25,32 @@ _MOST_STAGES, _MOST_BULK_STAGES = 4, 8
 _PANELS = 2  # of the result, each of 128 bytes of every row
 _MOST_ROWS_DEEP = 4  # rows of 128 bytes: steps of up to 256 elements of 16 bits
 _SLACK = 1024  # bytes of shared memory: mbarriers and alignment
-_FIRST_BYTES_CYCLES = 600.0  # until the first tile is there
-_LAST_BYTES_CYCLES = 590.0  # from the last product to the end, besides the bytes of the result
+_FIRST_BYTES_CYCLES = 600.0  # cycles until the first tile arrives
+_LAST_BYTES_CYCLES = 590.0  # cycles from the last product to the end, without the time for the bytes of the result
 _STORED_BYTES, _RAGGED = 21.0, 1.6
 """Of the result, a cycle; and the time of one whose tiles do not end with whole sectors, of that of one whose do."""
-_STEP_CYCLES = 64.0  # of one step of the depth at least: waits, barriers, issue
+_STEP_CYCLES = 64.0  # smallest number of cycles of one step along the depth: waits, barriers, issue
 _APART = 1.08
 """The time that shared memory takes for several warpgroups that read a tile at times of their own, of that for one that
 has it for itself."""
-_COPY_CYCLES = 2200.0  # from the order of a tile to its arrival: the stages ahead are multiplied
+_COPY_CYCLES = 2200.0  # cycles from the request of a tile to its arrival; the stages ahead are multiplied meanwhile
 _COMBINE_S, _COMBINE_PART_S, _COMBINED_SHARE = 0.3e-6, 0.1e-6, 0.31
 """Of adding up parts, and of each of them, besides their bytes; of the L2 cache's rate."""
-_LOADED_BYTES = 14.5  # a cycle, that threads load and put down where the copy engine cannot
+_LOADED_BYTES = 14.5  # bytes a cycle that threads load and store if the copy engine cannot
 _STRADDLING = ((16, 2.7), (32, 1.56), (64, 1.31))
 """Where rows start, and the time that one takes, of that of one in whole cache lines. Of rows that begin at multiples
 of 32 bytes three of four are in two lines, of 64 one of two; 16 bytes split sectors as well."""
-_CLUSTER_CYCLES = 1600.0  # until the blocks of a cluster know of one another
+_CLUSTER_CYCLES = 1600.0  # cycles until the blocks of a cluster know that all have started
 _AGAIN, _AND_AGAIN = 0.37, 0.5
 """Of few rows: the time of a byte of the other operand that a second block reads, of that of one from memory; and that
 of each further block, of that of the one before, as more of the cache is near one that has read it. The few rows, which
 all blocks read, are near."""
-_STREAMED_ROWS = 256  # up to which the other operand's way from memory counts
+_STREAMED_ROWS = 256  # largest number of rows for which the path of the other operand from memory is modelled
 _UNPAIRED = 0.35
 """Of few rows: the share of the last round's multiprocessors without a block, by which memory's rate drops. They share
 their way to it in pairs: one block a pair is as even as two."""
-_PACK_S = 1.75e-6  # of packing an operand, besides its bytes
-_PACKED_SHARE = 0.8  # of the memory's rate that this reaches
+_PACK_S = 1.75e-6  # seconds for packing an operand, in addition to its bytes
+_PACKED_SHARE = 0.8  # the share of the memory's rate that packing reaches
 _SYNC_SHARE, _SYNC_WORDS_SHARE = 0.6, 0.25
 """Of the tensor cores' rate that mma.sync reaches; the same of 32-bit operands, whose fragments are loaded by words."""
 
@@ -92,7 +92,7 @@ class ProductShape:
 
     @property
     def packed(self) -> ProductShape:
-        """The product of the operands as `argus.kernels.pack` leaves them."""
+        """The product of the operands after `argus.kernels.pack` has packed them."""
         vector = _VECTOR_BITS // self.bits
         return replace(
             self, k=ceil(self.k / vector) * vector, bulk=self.target == _ENGINES, loaded=0,
@@ -103,7 +103,7 @@ class ProductShape:
 
     @property
     def halved(self) -> ProductShape:
-        """The even rows of a as one batch, the odd ones as another, each in whole sectors."""
+        """The product as two batches, the even and the odd rows of a, each in whole sectors."""
         return replace(self, m=self.m // 2, batch=2, a_line=_SECTOR, halves=False)
 
     @property
@@ -141,7 +141,7 @@ class Tile:
     shift: int = 0
 
     def parts(self, k: int) -> int:
-        """Into how many parts a sum of `k` terms is cut; 0 if it is not."""
+        """Return the number of parts into which a sum of `k` terms is cut, or 0 if it is not cut."""
         return max(ceil(k / self.part), 1) if self.part else 0
 
     @property
@@ -151,7 +151,7 @@ class Tile:
 
     @property
     def constants(self) -> dict[str, int | str]:
-        """The kernel's constexpr parameters, `num_warps` among them."""
+        """The kernel's constexpr parameters, including `num_warps`."""
         return {"BLOCK_M": self.block_m, "BLOCK_N": self.block_n, "BLOCK_K": self.block_k, "STAGES": self.stages,
                 "PRODUCERS": self.producers, "DEPTH": self.part, "CLUSTER": self.cluster,
                 "ACROSS": self.across, "SCHEDULE": self.schedule, "SHIFT": self.shift,
@@ -180,22 +180,23 @@ _WIDE: tuple[_Shape, ...] = (
     *((256, columns, 8, _ROWS) for columns in range(192, 120, -8)),
     *((192, columns, _TALL_WARPS, _ROWS) for columns in range(200, 56, -8)),
 )
-"""Of many rows and columns, besides: the fewer of the last round of blocks are idle, the better."""
+"""Additional shapes for many rows and columns. The best one leaves the fewest multiprocessors idle in the last round.
+"""
 _LOADED: tuple[_Shape, ...] = ((128, 192, 8, _ROWS), (128, 128, 8, _ROWS), (64, 128, 4, _ROWS), (64, 64, 4, _ROWS))
-"""Wider ones leave threads that load few registers."""
-_PARTED_ROUNDS = 2  # of blocks over multiprocessors, at most, if sums are cut into parts
+"""Shapes if threads load operands. Wider tiles leave too few registers to the loading threads."""
+_PARTED_ROUNDS = 2  # largest number of rounds of blocks over the multiprocessors for which sums are cut into parts
 _HELD, _BESIDE_SUMS = 192, 48
 """Registers of a computing thread for tiles; besides the sums, if other threads load operands and need the rest."""
 _CACHED_BYTES = 131072  # of stages, if threads load them: the rest is the L1 cache's, for words that two vectors share
 _FOUR_TAKE = (11, 10)
-"""The room of so many blocks for so many: those of a cluster start together on one part of the machine, which clusters
-of four do not fill (120 blocks at a time on 132 multiprocessors)."""
+"""Ratio of occupied to used multiprocessors. The blocks of a cluster start together on one part of the machine, and
+clusters of four do not fill that part (120 blocks run at a time on 132 multiprocessors)."""
 _SHAPES = ((2, 1), (2, 2), (4, 1), (4, 2))
-"""Blocks of a cluster, and how many of those are side by side."""
+"""Number of blocks in a cluster, and how many of them lie side by side."""
 _SECTOR = 32  # bytes
 _HALF_A_TILE = 32  # rows
 _LEAST_ROWS = 64  # of a tile
-_ATOM_ROWS = 8  # rows of b that the blocks of a cluster share out
+_ATOM_ROWS = 8  # rows of b that the blocks of a cluster share
 _FEW = (8, 16, 32, 64, 128)
 _PLAIN: tuple[_Shape, ...] = tuple(
     (*shape, _ROWS) for shape in ((128, 128, 4), (128, 64, 4), (64, 128, 4), (64, 64, 4), (64, 32, 4), (32, 32, 1))
@@ -209,7 +210,7 @@ def tiles(problem: ProductShape) -> Iterator[Tile]:
             yield Tile(rows, columns, depth, 2, waves, 0)
         return
     if problem.target not in MODELS:
-        yield Tile(32, 32, 32, 2, 1, 0)  # the CPU target: small enough that lanes as fibers are quick
+        yield Tile(32, 32, 32, 2, 1, 0)  # the CPU target, where small tiles keep lanes as fibers fast
         return
     yield from _tiles(problem)
     if problem.target == _ENGINES and (problem.pack_a or problem.pack_b):
@@ -217,8 +218,8 @@ def tiles(problem: ProductShape) -> Iterator[Tile]:
 
 
 def _tiles(problem: ProductShape) -> Iterator[Tile]:
-    """Those of operands as they are; of few rows, none that would be padding for half of 64 rows or more, if there are
-    swapped ones, whose columns are of any number."""
+    """Yield tiles for operands that need no packing. For few rows, tiles in which padding would fill half of 64 rows or
+    more are left out if there are swapped tiles, which may have any number of columns."""
     swapped = list(_turned_tiles(problem, True))
     fitting = bool(swapped) and problem.bulk and problem.m <= (_HALF_A_TILE if problem.loaded else _FEW[-1])
     for tile in _turned_tiles(problem, False):
@@ -256,7 +257,8 @@ def _clusters(problem: ProductShape, tile: Tile) -> Iterator[tuple[int, int]]:
     split = min(problem.a_line, problem.b_line) < _SECTOR
     many = min(problem.m, problem.n) > _FEW[-1]
     rows = problem.a_rows and problem.b_rows
-    large = rows and tile.groups == 1  # others of four: proofs take long, or find no end
+    # Only these tiles are used in clusters of four. Proofs of other tiles take long or do not finish.
+    large = rows and tile.groups == 1
     shapes = [(n, across) for n, across in _SHAPES if (n == 2 or large) and (many or across == 1)]
     for count, across in shapes if problem.bulk and not problem.loaded else ():
         high = count // across
@@ -271,9 +273,10 @@ def _blocks(problem: ProductShape, tile: Tile) -> int:
 
 
 def _parts(problem: ProductShape, blocks: int, depth: int) -> Iterator[int]:
-    """Terms of a part, in steps of the tile: such that there are a few blocks for each multiprocessor, no more.
+    """Yield the number of terms of a part, in steps of the tile, such that there are only a few blocks for each
+    multiprocessor.
 
-    Of each power of two there are four lengths, so that sums of many lengths share kernels.
+    There are four lengths for each power of two, so that sums of many lengths share kernels.
     """
     steps = ceil(problem.k / depth)
     most = _PARTED_ROUNDS * MODELS[problem.target].machine.multiprocessors // max(blocks, 1)
@@ -286,12 +289,13 @@ def _parts(problem: ProductShape, blocks: int, depth: int) -> Iterator[int]:
 
 
 def _producers(problem: ProductShape) -> int:
-    """Warps that bring the operands: a warpgroup for the copy engine, two if threads load something."""
+    """Return the number of warps that load operands: one warpgroup for the copy engine, or two if threads load
+    something."""
     return 0 if not problem.bulk else 8 if problem.loaded else 4
 
 
 def _shapes(problem: ProductShape, turned: bool) -> Iterator[_Shape]:
-    """Those of tiles; small swapped ones only where the other way round most rows would be padding."""
+    """Yield the shapes of tiles. Small swapped shapes are included only if the other order would pad most rows."""
     for rows, columns, warps, schedule in _any_shape(problem, turned):
         panels = (problem.a_rows or rows % 64 == 0) and (problem.b_rows or columns % 64 == 0)
         sums = rows * columns // (32 * warps)
@@ -336,7 +340,7 @@ def _rings(problem: ProductShape, tile: Tile) -> Iterator[tuple[int, int]]:
         free = machine.block_shared_bytes - _SLACK - result
         if not problem.bulk:
             depth, most = min(_ROW_BITS // problem.bits // 2, 32), _MOST_STAGES
-            free //= 2  # two blocks a multiprocessor hide each other's waits
+            free //= 2  # Two blocks on a multiprocessor hide each other's waits.
         else:
             depth, most = _ROW_BITS // problem.bits, _MOST_BULK_STAGES
             deepest = depth * _MOST_ROWS_DEEP
@@ -351,7 +355,8 @@ def _rings(problem: ProductShape, tile: Tile) -> Iterator[tuple[int, int]]:
 
 
 def read_once(problem: ProductShape, tile: Tile) -> dict[str, bool]:
-    """The kernel's constants for operands of which no two blocks read the same: they need not stay in the cache."""
+    """Return the kernel's constants that mark operands of which no two blocks read the same elements, so that they need
+    not stay in the cache."""
     p = problem.swapped if tile.swapped else problem.halved if tile.shift else problem
     by_engine = p.bulk and p.batch == 1
     wide, high = tile.block_n * tile.across, tile.block_m * tile.cluster // tile.across
@@ -359,8 +364,9 @@ def read_once(problem: ProductShape, tile: Tile) -> dict[str, bool]:
 
 
 def rows_together(problem: ProductShape) -> dict[str, int]:
-    """The kernel's constant for how many rows of tiles go together: more, nearly a square of what runs at a time, where
-    operands come from memory again and again; fewer where the cache holds them and the result."""
+    """Return the kernel's constant for the number of rows of tiles that run together. If operands are read from memory
+    repeatedly, it is larger, so that the running tiles form nearly a square; if the cache holds operands and result, it
+    is smaller."""
     p = problem
     held = ((p.m + p.n) * p.k * p.bits + p.m * p.n * p.out_bits) // 8 <= H200.cache_bytes
     return {"GROUP": 8} if held and p.bulk and p.batch == 1 else {}
@@ -469,8 +475,8 @@ def _on_waves(p: ProductShape, tile: Tile) -> Estimate:
 
 
 def _estimate(problem: ProductShape, tile: Tile, model: Modelled) -> Estimate:
-    """The time of a product, with that of packing operands, and that of adding up its parts: launches, their bytes in
-    memory, and those of parts, which are in the L2 cache."""
+    """Return the time of a product, including packing operands and summing its parts: the launches, their bytes in
+    memory, and the bytes of parts, which are in the L2 cache."""
     found = estimate(work(problem, tile), model)
     seconds = found.seconds
     for rows, packs in ((problem.m, problem.pack_a), (problem.n, problem.pack_b)):

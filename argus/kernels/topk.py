@@ -27,7 +27,8 @@ LOG2E = 1.4426950408889634
 MOST_COLUMNS = 512
 MOST_TAKEN = 16
 HALVES = ("bfloat16", "float16")
-"""Dtypes of elements whose last 13 bits in float32 are zeros: there is room for a column."""
+"""Dtypes whose elements have zeros in the last 13 bits when converted to float32. The column is stored in these bits.
+"""
 _EACH = 16  # elements in a thread
 _THREADS = 128
 
@@ -40,13 +41,13 @@ def key(x, column, SPAN):
 
 @argus.func
 def number(key, SPAN):
-    """The float32 that a key was made of."""
+    """Return the float32 from which a key was made."""
     return al.sortable(key & -SPAN, al.float32)
 
 
 @argus.func
 def key_at(x, t, r, K, SPAN):
-    """The r-th greatest key of row t: what specifications say."""
+    """Return the r-th largest key of row t. Specifications use this function."""
     last = HIGHEST
     result = 0
     for i in al.static_range(K):
@@ -97,7 +98,7 @@ def score(x, top, SIGMOID):
 
 @argus.func
 def total_at(x, t, top, K, SPAN, SIGMOID):
-    """The sum of the scores of the K greatest of row t."""
+    """Return the sum of the scores of the K largest elements of row t."""
     last = HIGHEST
     total = 0.0
     for _ in al.static_range(K):
@@ -205,7 +206,8 @@ def _work(tensors: tuple[torch.Tensor, ...], _numbers: tuple[Number, ...], k: in
 
 @lru_cache(maxsize=4096)
 def tile_of(columns: int, k: int) -> dict[str, int]:
-    """The constants for rows of so many columns: a row in as few lanes as hold it, _EACH elements a thread."""
+    """Return the constants for rows with this many columns: as few lanes as hold a row, with _EACH elements a thread.
+    """
     block = 1 << max(3, (columns - 1).bit_length())
     rows = max(1, _THREADS * _EACH // block)
     return {"K": k, "ROWS": rows, "BLOCK": block, "SPAN": block, "num_warps": _THREADS // 32}

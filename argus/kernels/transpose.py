@@ -1,4 +1,4 @@
-"""Transposition of a matrix, tile by tile through shared memory, so that both sides move whole vectors."""
+"""Transpose a matrix tile by tile through shared memory, so that both sides move whole vectors."""
 
 from __future__ import annotations
 

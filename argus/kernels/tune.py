@@ -1,4 +1,4 @@
-"""Measures tiles of matrix products and writes the table that ships: `python -m argus.kernels.tune gemm --json FILE`.
+"""Measure tiles of matrix products and write the shipped table: `python -m argus.kernels.tune gemm --json FILE`.
 
 For every shape the tiles that the model expects to be fastest are proved and built side by side, then timed in turns,
 on operands that rotate through more than twice the L2 cache. Needs an NVIDIA GPU; about three minutes on an H200.
@@ -31,7 +31,8 @@ from argus.tuning.build import Build, BuildRequest, build_all, in_a_process
 from argus.tuning.progress import progress
 
 TRIED = 5
-"""Tiles that are timed for each shape, and the most that the model may expect of one, times the best."""
+"""Number of tiles that are timed for each shape, and the largest time that the model may expect of one, relative to the
+best."""
 SLOWER = 1.6
 _BATCHES = 5
 _LEAST_LAUNCHES = 8
@@ -45,7 +46,7 @@ FEW_ROWS = tuple((m, n, k) for m in (1, 8, 16, 32, 64, 128) for n, k in ((8192, 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A product to be measured: a `[m, k]` of `dtype` times b, whose columns are consecutive if `b_rows`."""
+    """A product to be measured: a `[m, k]` of `dtype` times b, whose columns are contiguous if `b_rows`."""
 
     m: int
     n: int
@@ -69,14 +70,14 @@ SHAPES = (
     *(Shape(*size, "float8_e4m3fn") for size in ((4096, 4096, 4096), (8192, 8192, 8192), (16, 8192, 8192))),
     *(Shape(*size, "float32") for size in ((4096, 4096, 4096), (8192, 8192, 8192))),
 )
-"""The shapes of the performance page, shapes around them, and other layouts and dtypes of the largest."""
+"""The shapes of the performance page, shapes near them, and other layouts and dtypes of the largest."""
 
 Time = Callable[[Sequence[Callable[[int], object]], int], list[float]]
-"""`time(calls, sets)`: seconds of each call; `call(i)` runs on set i of `sets` of operands."""
+"""`time(calls, sets)` returns the seconds of each call; `call(i)` runs on set i of `sets` of operands."""
 
 
 def tensors(torch: Any, shape: Shape, device: str) -> tuple[Any, Any]:
-    """Random operands a `[m, k]`, b `[k, n]`."""
+    """Return random operands a `[m, k]` and b `[k, n]`."""
     wide = "float32" if shape.dtype == "float32" else "bfloat16"
     a = torch.randn(shape.m, shape.k, device=device, dtype=getattr(torch, wide))
     b = torch.randn(shape.n, shape.k, device=device, dtype=getattr(torch, wide))
@@ -149,7 +150,7 @@ def tune(
 
 
 def _timed(torch: Any, shape: Shape, device: str, tiles: Sequence[Tile], time: Time) -> Mapping[Tile, float]:
-    """Seconds by tile; those that do not run are left out."""
+    """Return the seconds by tile. Tiles that do not run are left out."""
     size = (shape.m * shape.k + shape.n * shape.k) * (4 if shape.dtype == "float32" else 1)
     cache = torch.cuda.get_device_properties(0).L2_cache_size if device.startswith("cuda") else 0
     sets = [tensors(torch, shape, device) for _ in range(min(64, max(2, 2 * cache // size + 2)))]

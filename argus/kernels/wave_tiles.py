@@ -21,7 +21,7 @@ _SHAPES = (
     (64, 64, 4),
     (32, 32, 1),
 )
-"""Rows, columns and waves of the tile of a block."""
+"""Rows, columns and waves of a block's tile."""
 _BUFFERS = 2
 _DEPTH = 64  # bytes of k in each row that one step multiplies
 _AROUND = 4000.0  # cycles of a block outside its products: before the first and after the last
