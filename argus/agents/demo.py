@@ -1,4 +1,4 @@
-"""The demo's last two acts: a wrong kernel is repaired from its counterexample, and a slow one is made faster."""
+"""The demo's last two acts: a wrong kernel is repaired from its counterexample, and a slow kernel is made faster."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ _SIZES = {"M": 256, "N": 65536}
 
 
 def act(out: Console, steps: int = 4) -> bool:
-    """Print both acts. True if the repair is proved and the optimisation finds a proved kernel that is no slower."""
+    """Print both acts. Return True if the repair is proved and the optimisation finds a proved kernel that is no
+    slower."""
     path = pages.example("rejected/transpose.py")
     source = SourceFile("examples/rejected/transpose.py", path.read_text(encoding="utf-8"))
     out.print("[bold]4. Repair[/bold] examples/rejected/transpose.py from its counterexample")

@@ -1,4 +1,4 @@
-"""The vocabulary of repairs: every kernel that is one edit away, in the direction from a mistake to its remedy.
+"""The vocabulary of repairs: every kernel that differs by one edit, in the direction from a mistake to its remedy.
 
 `argus.mutate` defines the mistakes. The edits here are their inverses, and those mutations that are their own inverse.
 """
@@ -38,7 +38,7 @@ Block = tuple[Stmt, ...]
 
 
 class Group(Enum):
-    """The kind of change that an edit makes; the value is its name for people."""
+    """The kind of change that an edit makes. The value is its name in reports."""
 
     ORDER = "add synchronisation"
     CONSTANT = "leave out a constant"
@@ -58,12 +58,13 @@ _GROUPS = {
     Kind.COUNT: Group.COUNT, Kind.INDEX: Group.INDEX, Kind.MASK: Group.MASK, Kind.VALUE: Group.VALUE,
     Kind.REDUCTION: Group.REDUCTION, Kind.LOOP: Group.LOOP, Kind.SCOPE: Group.SCOPE, Kind.LAYOUT: Group.LAYOUT,
 }  # fmt: skip
-"""Edits of `argus.mutate` that may be remedies. To leave out a copy or a computation is none."""
+"""Edits of `argus.mutate` that may be remedies. Leaving out a copy or a computation never is one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """`new[id]` takes the place of the statement with that `id`; or the grid becomes `grid`. `at`: whose edit it is."""
+    """An edit: `new[id]` replaces the statement with that `id`, or `grid` replaces the grid. `at` is the statement to
+    which the edit belongs."""
 
     title: str
     group: Group
@@ -119,7 +120,7 @@ def _inserted(stmt: Stmt, orders: list[tuple[str, Block]]) -> Iterator[Edit]:
 
 
 def _changed(stmt: Stmt, kernel: Kernel) -> Iterator[Edit]:
-    """Edits of one statement; of what a loop or a branch contains, nothing."""
+    """Yield edits of one statement, but not of the statements inside a loop or a branch."""
 
     def edit(title: str, group: Group, *new: Stmt) -> Edit:
         return Edit(title, group, stmt.id, {stmt.id: new})

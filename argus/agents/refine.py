@@ -78,7 +78,7 @@ def refine(problem: Problem, model: Model, *, steps: int = STEPS, repairs: int =
 
 
 def _step(problem: Problem, model: Model, found: Refined, repairs: int) -> bool:
-    """Make one optimisation: a proposal, and repairs until it is proved. False if no text was accepted."""
+    """Make one optimisation: a proposal, and repairs until it is proved. Return False if no text was accepted."""
     talk = [Message(SYSTEM, TASK), Message(USER, question(problem, found.text))]
     for _ in range(repairs + 1):
         reply = model.reply(talk)
@@ -108,7 +108,7 @@ def _attempt(text: str, found: Examined) -> Attempt:
 
 
 def question(problem: Problem, text: str) -> str:
-    """Return what a model is told of a text: what it is for, and the entries of the knowledge base that apply."""
+    """Return what a model is told about a text: its purpose, and the entries of the knowledge base that apply."""
     facts = facts_of_text(text, problem.name, problem.target)
     known = "\n".join(f"- {e.title}. {e.prose}\n{e.change}" for e in applicable(facts)[:4])
     sizes = ", ".join(f"{k} = {v}" for k, v in problem.sizes.items())

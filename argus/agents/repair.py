@@ -37,20 +37,21 @@ SCHEMA = "argus.agents.repair/1"
 _LANGUAGE = re.compile(r"^import argus\.language as (\w+)$", re.MULTILINE)
 
 STEPS = 48
-"""How many candidates are judged, unless told otherwise."""
+"""Default number of candidates that are judged."""
 _REPLAYS = 8
-"""How many candidates are run at the sizes of the counterexample, for each that may be judged."""
+"""Number of candidates that run at the sizes of the counterexample, for each candidate that may be judged."""
 _REPLAY, _ELEMENTS = 2_000_000, 1 << 20
-"""The steps of work of one such run, and the most elements of its tensors. A larger counterexample is not run again."""
+"""The steps of work of such a run, and the largest number of elements of its tensors. A larger counterexample is not
+run again."""
 _MOST = 3
-"""How many findings say where edits of the text are tried."""
+"""Number of findings that determine where edits of the text are tried."""
 
 _Edit = TypeVar("_Edit")
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An edited text: `form` is "python" for the author's own, "ir" for the explicit kernel."""
+    """An edited text. `form` is "python" for the author's own text, and "ir" for the explicit kernel."""
 
     title: str
     form: str
@@ -67,7 +68,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One candidate that was judged, and what rejected it: a stage, with the code of its finding; "" if it proves."""
+    """One judged candidate and what rejected it: a stage, with the code of its finding, or "" if it is proved."""
 
     title: str
     rejected: str
@@ -76,7 +77,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """The judgement of the kernel as it is, the candidates that were judged, and the one that proves, if any."""
+    """The judgement of the original kernel, the judged candidates, and the candidate that is proved, if any."""
 
     kernel: str
     before: Judgement
@@ -89,7 +90,8 @@ def repair(task: Task, *, steps: int = STEPS, limit_s: float = LIMIT_S,
     """Look for one edit that makes a wrong kernel right, in at most `steps` proofs of `limit_s` seconds each.
 
     Edits of the author's own text and of the explicit kernel take turns. Before a proof, the candidate runs in the
-    simulator at the sizes of the counterexample: most candidates fail there again. A kernel that is proved needs none.
+    simulator at the sizes of the counterexample: most candidates fail there again. A kernel that is proved needs no
+    repair.
     """
     before = judge(task, limit_s)
     if before.proved:
@@ -100,13 +102,13 @@ def repair(task: Task, *, steps: int = STEPS, limit_s: float = LIMIT_S,
 
 def search(before: Judgement, found: Iterable[Candidate], steps: int, limit_s: float,
            progress: Callable[[int], None] = lambda done: None) -> Repair:  # fmt: skip
-    """Judge candidates in turn, until one proves or `steps` were judged."""
+    """Judge candidates in turn, until one is proved or `steps` candidates were judged."""
     done: list[Step] = []
     for candidate in islice(found, steps):
         progress(len(done))
         try:
             judgement = judge(candidate.task, limit_s, simulated=False)
-        except Exception:  # an internal error on one candidate does not hide another that proves
+        except Exception:  # An internal error on one candidate does not hide another candidate that is proved.
             done.append(Step(candidate.title, "internal", "internal-error"))
             continue
         if judgement.proved:
@@ -136,7 +138,7 @@ def _holds(task: Task, sizes: Mapping[str, int]) -> bool:
         ran = simulate(explicit, inputs, stop_at_first=True, resident=1, watch=False, work=Work(_REPLAY))
     except Stopped:
         return False
-    except Exception:  # nothing is known of these sizes; the proof will say
+    except Exception:  # Nothing is known about these sizes, so the proof decides.
         return True
     return not ran.violations
 
@@ -164,7 +166,7 @@ def _errors(judgement: Judgement) -> list[Diagnostic]:
 
 
 def _texts(task: Task, before: Judgement) -> Iterator[Candidate]:
-    """Yield the author's text with one edit each; none for text that is no kernel, which has no contract yet."""
+    """Yield the author's text with one edit each. Yield none for text that is no kernel, which has no contract yet."""
     if task.options is None or before.explicit is None:
         return
     findings = _errors(before)
@@ -174,7 +176,7 @@ def _texts(task: Task, before: Judgement) -> Iterator[Candidate]:
 
 
 def _offered(task: Task, finding: Diagnostic) -> Iterator[TextEdit]:
-    """Yield what the finding's own help and a barrier at its caret make of the text."""
+    """Yield the texts that result from the finding's own help, and from a barrier at its caret."""
     found = [(fix.title, edited(task.source, fix)) for fix in fixes(finding)]
     for title, text in [*found, *_barriers(finding, task.source)]:
         yield TextEdit(title, Sort.FIX, finding.span.line, ((0, len(task.source.text), text),))
@@ -228,7 +230,7 @@ def explicit_form(task: Task, before: Judgement) -> tuple[Kernel, SourceFile] | 
 
 
 def candidate(edit: Edit, author: Kernel, source: SourceFile) -> Candidate | None:
-    """Return the explicit kernel with an edit; None if the edit changes the contract, or nothing."""
+    """Return the explicit kernel with an edit, or None if the edit changes the contract, or changes nothing."""
     new = edit.apply(author)
     if broken(author, new):
         return None
@@ -241,7 +243,7 @@ def candidate(edit: Edit, author: Kernel, source: SourceFile) -> Candidate | Non
 
 
 def _explicit(task: Task, before: Judgement, limit_s: float) -> Iterator[Candidate]:
-    """Yield what the rules propose for the first finding of each code, each text once."""
+    """Yield the candidates that the rules propose for the first finding of each code, without repetitions."""
     form = explicit_form(task, before) if task.options is None or before.explicit is not None else None
     if form is None:
         return
@@ -258,7 +260,8 @@ def _explicit(task: Task, before: Judgement, limit_s: float) -> Iterator[Candida
 
 
 def _in_turns(lists: list[list[_Edit]]) -> Iterator[_Edit]:
-    """Take two of the first list, one of each other list, and so on: the first finding is most often the cause."""
+    """Take two elements of the first list, one of each other list, and so on, because the first finding is most often
+    the cause."""
     queues = [iter(each) for each in lists]
     while queues:
         left = []

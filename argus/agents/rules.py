@@ -1,7 +1,7 @@
 """Rules: from a kernel and one diagnostic to the edits that are worth a proof, the most likely first.
 
-A rule reads the counterexample: the statement at the caret, the other party of a race, the steps that led to the
-failure, and the way of a value. It does not know what was edited.
+A rule reads the counterexample: the statement at the caret, the other access of a race, the steps that led to the
+failure, and the path of a value. It does not know what was edited.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _COPIES = ("commit", "wait")
 
 
 class Scene:
-    """A numbered kernel whose statements stand on lines of their own, its edits, and what a diagnostic points at."""
+    """A numbered kernel with one statement on each line, its edits, and the statements at which a diagnostic points."""
 
     def __init__(self, kernel: Kernel, edits: list[Edit], finding: Diagnostic) -> None:
         self.finding, self.edits = finding, edits
@@ -143,7 +143,7 @@ def coverage(scene: Scene) -> Iterator[Edit]:
 
 
 def values(scene: Scene) -> Iterator[Edit]:
-    """Propose, for a wrong value, the likely edits at every place on its way, and then the other edits."""
+    """Propose, for a wrong value, the likely edits at every place on its path, and then the other edits."""
     way = scene.way()
     for groups in (
         (Group.CONSTANT,),
@@ -196,4 +196,4 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "divergent-barrier": (divergent, protocol),
     "divergent-collective": (divergent, protocol),
 }
-"""The rules for each error code, in order; other codes are taken for a matter of protocol, then of values."""
+"""The rules for each error code, in order. Other codes are treated as errors of the protocol, then of values."""

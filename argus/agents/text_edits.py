@@ -1,8 +1,8 @@
-"""Repairs of the author's text: every text that one small edit of a computing statement makes.
+"""Repairs of the author's text: every text that results from one small edit of a computing statement.
 
-An edit replaces a name, a number, an operator or a function by another one of its sort that the text has or the
-language offers, adds or removes an argument, a factor or a term, or moves a statement. What says what the kernel must
-compute (specifications, tags, assertions, preconditions) and its head are not edited.
+An edit replaces a name, a number, an operator or a function by another one of the same sort that the text contains or
+the language offers; adds or removes an argument, a factor or a term; or moves a statement. The statements that say what
+the kernel must compute (specifications, tags, assertions, preconditions) and the kernel's head are not edited.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _CHECKS = ("(0,)", "(1,)", "(0, 1)", "(2,)", "(1, 2)")
 
 
 class Sort(Enum):
-    """What an edit changes; the value is its name for people."""
+    """What an edit changes. The value is its name in reports."""
 
     FIX = "a fix of the finding"
     DEAD = "use what is computed and not used"
@@ -90,7 +90,7 @@ def text_vocabulary(text: str, name: str) -> list[TextEdit]:
 
 
 def computing(draft: Draft) -> list[Statement]:
-    """Return the statements that compute something, without those that state something."""
+    """Return the statements that compute something, without statements that only make claims."""
     return [s for s in statements(draft.function.body)
             if not any(draft.called(e) in _STATING for e in expressions(s)) and not _prose(s)]  # fmt: skip
 
@@ -101,7 +101,7 @@ def _prose(statement: Statement) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """Names of a kernel by sort: tensors, what is constant in a launch, and what statements bind; and its numbers."""
+    """Names of a kernel by sort (tensors, launch constants, and names that statements bind), and its numbers."""
 
     tensors: tuple[str, ...]
     fixed: tuple[str, ...]
@@ -132,7 +132,7 @@ class _Scope:
         return cls(tuple(tensors), (*fixed, *uppercase, *sorted(others)), tuple(places), tuple(dead), tuple(numbers))
 
     def like(self, name: str) -> tuple[str, ...]:
-        """Return the other names of the same sort, those that nothing reads first."""
+        """Return the other names of the same sort. Names that nothing reads come first."""
         for names in (self.tensors, self.fixed, self.local):
             if name in names:
                 return tuple(sorted((n for n in names if n != name), key=lambda n: n not in self.dead))
@@ -265,7 +265,7 @@ def _without(draft: Draft, keyword: Keyword) -> tuple[int, int, str]:
 
 
 def _slices(draft: Draft, line: int, part: Subscript) -> Iterator[TextEdit]:
-    """Exchange two neighbouring indices, and let a slice end where its tile does."""
+    """Exchange two adjacent indices, or let a slice end where its tile ends."""
     for first, second in zip(part.items, part.items[1:], strict=False):
         one, other = draft.place(first.span), draft.place(second.span)
         changes = ((*one, draft.text[slice(*other)]), (*other, draft.text[slice(*one)]))
@@ -281,7 +281,7 @@ def _slices(draft: Draft, line: int, part: Subscript) -> Iterator[TextEdit]:
 
 
 def _statement(draft: Draft, scope: _Scope, statement: Statement) -> Iterator[TextEdit]:
-    """Add a barrier, bind another name, add up instead of binding, keep a result, or leave the statement out."""
+    """Add a barrier, bind another name, accumulate instead of binding, keep a result, or leave the statement out."""
     line = statement.span.line
     start, end = draft.place(statement.span)
     indent = " " * (statement.span.column - 1)
@@ -308,7 +308,8 @@ def _whole(draft: Draft, statement: Statement, new: str) -> tuple[int, int, str]
 
 
 def _orders(draft: Draft, body: tuple[Statement, ...]) -> Iterator[TextEdit]:
-    """Exchange neighbours, move the last statement before a loop into it, and the first of a loop before it."""
+    """Exchange adjacent statements, move the last statement before a loop into the loop, and the first statement of a
+    loop before it."""
     for one, other in pairwise(body):
         if isinstance(one, IfStmt | ForStmt) or isinstance(other, IfStmt):
             continue

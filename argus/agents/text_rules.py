@@ -1,7 +1,7 @@
-"""The order in which edits of the author's text are tried: by how near they are to the finding, and how likely.
+"""The order in which edits of the author's text are tried: by their distance from the finding, and their likelihood.
 
-A finding points at lines: its caret, the way of the value, the steps that led there, the other party. From these lines
-the order goes on to those that bind what they read. It does not know what was changed.
+A finding points at lines: its caret, the path of the value, the steps that led there, the other access. From these
+lines the order continues to the lines that bind the names they read. It does not know what was changed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from argus.knowledge.draft import Draft, expressions
 from argus.source import SourceFile
 
 _FAR = 4
-"""The distance of a line that nothing connects with the finding."""
+"""The distance of a line that has no connection with the finding."""
 
 _OF_ORDER = (Sort.ORDER, Sort.FUNCTION, Sort.DEAD, Sort.NAME, Sort.OPTION)
 _OF_PLACE = (Sort.CHECK, Sort.FUNCTION, Sort.DEAD, Sort.NUMBER, Sort.EXCHANGE, Sort.OPERATOR, Sort.NAME)
@@ -26,16 +26,17 @@ _CODES: Mapping[str, tuple[Sort, ...]] = {
     **dict.fromkeys(("out-of-bounds", "misaligned-vector", "output-not-covered", "output-written-twice",
                      "output-written-outside", "cell-written-twice", "coordinate-outside"), _OF_PLACE),
 }  # fmt: skip
-"""The sorts of edits that findings of a code suggest, the likeliest first; others come after them."""
+"""The sorts of edits that findings of a code suggest, the most likely first. Other sorts come after them."""
 
 
 def sorts(code: str) -> tuple[Sort, ...]:
-    """Return the sorts of edits for findings of a code, the likeliest first."""
+    """Return the sorts of edits for findings of a code, the most likely first."""
     return _CODES.get(code, _OF_VALUE)
 
 
 def ordered(draft: Draft, source: SourceFile, edits: list[TextEdit], finding: Diagnostic) -> list[TextEdit]:
-    """Return the edits in the order in which they are worth a try; of equal worth, in the order of the text."""
+    """Return the edits in the order in which they should be tried. Equally promising edits keep the order of the text.
+    """
     distance = distances(draft, lines_of(finding, source))
     likely = {sort: place for place, sort in enumerate(sorts(finding.code))}
 
@@ -46,7 +47,7 @@ def ordered(draft: Draft, source: SourceFile, edits: list[TextEdit], finding: Di
 
 
 def lines_of(finding: Diagnostic, source: SourceFile) -> list[int]:
-    """Return the lines of the text that a finding names, counted from 1, the caret's first."""
+    """Return the lines of the text that a finding names, counted from 1. The caret's line comes first."""
     spans = [finding.span, finding.span.call]
     other: Any = None
     if finding.witness is not None:
@@ -61,7 +62,8 @@ def lines_of(finding: Diagnostic, source: SourceFile) -> list[int]:
 
 
 def distances(draft: Draft, lines: list[int]) -> dict[int, int]:
-    """Return how far the line of each statement is from the first lines, in steps from a reader to what it reads."""
+    """Return the distance of each statement's line from the first lines, in steps from a reader to the names that it
+    reads."""
     found: dict[int, int] = {}
     every = computing(draft)
     front = [s for s in every if any(s.span.line <= line <= s.span.end_line for line in lines)]

@@ -44,7 +44,8 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """The judgement of one text. `explicit` is its kernel, if it came that far; `verdict` is None if it did not."""
+    """The judgement of one text. `explicit` is its kernel if lowering succeeded; `verdict` is None if there was nothing
+    to prove."""
 
     kernel: str
     stages: tuple[Stage, ...]
@@ -118,7 +119,7 @@ def _simulated(explicit: compile.ExplicitKernel) -> Stage:
         try:
             inputs = arguments(explicit, values)
             outcome = simulate(explicit, inputs, tags=True, stop_at_first=True, resident=1, watch=False)
-        except (ArgusError, NotReplayable):  # nothing is known of these sizes
+        except (ArgusError, NotReplayable):  # Nothing is known about these sizes.
             continue
         for violation in outcome.violations:
             at = ", ".join(f"{name} = {value}" for name, value in values.items())

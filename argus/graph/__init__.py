@@ -9,11 +9,12 @@ if TYPE_CHECKING:
 
 
 def compile_report(model: Any) -> Report:
-    """Report what became of a model that `torch.compile(model, backend="argus")` compiled, and that was called.
+    """Report how a model that `torch.compile(model, backend="argus")` compiled, and that was called, was divided into
+    kernels.
 
-    The report prints as a table; `rows` has a dictionary for each kernel and each operator that was left to PyTorch.
+    The report prints as a table. `rows` has a dictionary for each kernel and each operator that was left to PyTorch.
     Raises ValueError for a model that was not compiled.
     """
-    from argus.graph.backend import argus  # with PyTorch
+    from argus.graph.backend import argus  # imported late, because it imports PyTorch
 
     return argus.report(model)

@@ -53,7 +53,7 @@ def _val(value: Value) -> Any:
 
 
 class Step:
-    """The nodes of a graph that one call computes: `call` takes the values `read` and returns the values `made`."""
+    """The nodes of a graph that one call computes. `call` takes the values `read` and returns the values `made`."""
 
     def __init__(self, nodes: Sequence[Any], read: Sequence[Value], made: Sequence[Value], call: torch.nn.Module):
         self.nodes, self.read, self.made, self.call = tuple(nodes), tuple(read), tuple(made), call

@@ -1,4 +1,4 @@
-"""Attention on 16-bit floats that a graph writes out in float32, as PyTorch's own decomposition does.
+"""Recognise attention on 16-bit floats that a graph computes in float32, as PyTorch's own decomposition does.
 
     (float(q) * s) @ (float(k) * s).T  →  (float(q) @ float(k).T) * (s * s)
     weights @ float(v)                 →  float(half(weights)) @ float(v)
@@ -34,7 +34,8 @@ def narrow_attention(gm: torch.fx.GraphModule) -> None:
 
 
 def _with_scale_behind(graph: torch.fx.Graph, node: Any) -> Any:
-    """Multiply by numbers after a product and not before, if its factors are 16-bit floats then. Return the product."""
+    """Multiply by numbers after a product instead of before it, if its factors are then 16-bit floats. Return the
+    product."""
     found = [_unscaled(graph, node, factor) for factor in node.args]
     factors, scales = [factor for factor, _ in found], [scale for _, scale in found]
     if scales == [1.0, 1.0]:
@@ -65,14 +66,15 @@ def _unscaled(graph: torch.fx.Graph, before: torch.fx.Node, factor: Any) -> tupl
             copied = graph.call_function(view.target, (made, *view.args[1:]), view.kwargs)
         try:
             copied.meta["val"] = view.target(made.meta["val"], *view.args[1:], **view.kwargs)
-        except (RuntimeError, ValueError):  # other strides, which this is no view of
+        except (RuntimeError, ValueError):  # The strides differ, so there is no such view.
             return factor, 1.0
         made = copied
     return made, scale
 
 
 def _round_weights(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
-    """Round the weights of attention to the dtype of what they weigh, if the product is rounded to it anyway."""
+    """Round the weights of attention to the dtype of the values that they weight, if the product is rounded to that
+    dtype anyway."""
     weights, weighed = node.args
     short = _narrow(weighed)
     softmax = any(capture.name(source) == "_softmax.default" for source in _behind(weights))
@@ -90,7 +92,7 @@ def _copied(graph: torch.fx.Graph, node: Any, dtype: torch.dtype) -> torch.fx.No
 
 
 def _narrow(node: Any) -> str:
-    """Return the dtype of the 16-bit floats that a factor has the values of, or ""."""
+    """Return the dtype of 16-bit floats that can represent all values of a factor, or ""."""
     while node.op == "call_function" and capture.passes(node):
         node = node.args[0]
     found = _dtype(node)

@@ -1,4 +1,5 @@
-"""`torch.compile(model, backend="argus")`: a graph's groups become proved kernels, the rest is left to PyTorch."""
+"""`torch.compile(model, backend="argus")`: groups of operators become proved kernels, and the rest is left to PyTorch.
+"""
 
 from __future__ import annotations
 
@@ -31,15 +32,15 @@ from argus.graph.terms import Extent, product
 from argus.runtime import jit
 from argus.runtime.device import target_of
 
-_HINT = 1024  # a symbolic size, where an alignment is guessed from it
+_HINT = 1024  # the assumed value of a symbolic size when an alignment is guessed
 
 
 @dataclass(frozen=True)
 class Options:
     """Options of the backend: `torch.compile(model, backend="argus", options={...})`.
 
-    `fallback`: who runs what is not taken, "inductor" or "eager". `workers`: processes that prove side by side, by
-    default one a core.
+    `fallback`: who runs the operators that no kernel takes, "inductor" or "eager". `workers`: number of processes that
+    prove side by side, by default one for each core.
     """
 
     fallback: str = "inductor"
@@ -60,16 +61,17 @@ class Options:
 
 @dataclass(frozen=True)
 class Survey:
-    """A survey of a model for a target that is not there. Without `prove`, kernels are generated and not proved."""
+    """A survey of a model for a target that need not be present. Without `prove`, kernels are generated but not proved.
+    """
 
     target: str
     prove: bool = True
 
 
 class Backend:
-    """A backend of `torch.compile`. Keeps what became of each graph, for reports.
+    """A backend of `torch.compile`. It keeps a record of each graph for reports.
 
-    With a `survey`, nothing is launched: the graph itself runs, so tensors may be fake ones.
+    With a `survey`, nothing is launched. The graph itself runs, so tensors may be fake ones.
     """
 
     def __init__(self, generator: Generator | None = None, survey: Survey | None = None) -> None:
@@ -77,7 +79,7 @@ class Backend:
         self.graphs: list[Graph] = []
 
     def __call__(self, gm: torch.fx.GraphModule, example: Sequence[Any], *, options: Any = None, **_: Any) -> Any:
-        """Compile a graph that Dynamo traced, with its gradients where they are needed."""
+        """Compile a graph that Dynamo traced, including gradients if they are needed."""
         from torch._dynamo.backends.common import aot_autograd
         from torch._functorch.partitioners import min_cut_rematerialization_partition
 
@@ -152,7 +154,7 @@ class _Compilation:
         return self.survey is None or self.survey.prove
 
     def look(self) -> None:
-        """Enter into the report what the graph would become, for a survey."""
+        """Enter the kernels into the report that the graph would become, for a survey."""
         found, texts = self.settled()
         for group, text in zip(found.groups, texts, strict=True):
             self.entry(group, text)
@@ -164,8 +166,8 @@ class _Compilation:
         return self.survey.target if self.survey is not None else target_of(meta.device)
 
     def settled(self) -> tuple[Partition, list[KernelText]]:
-        """Return a partition whose kernels are all proved. A group whose kernel is not proved is cut in two and tried
-        again."""
+        """Return a partition whose kernels are all proved. A group whose kernel is not proved is cut in two, and the
+        parts are tried again."""
         while True:
             found = partition(self.gm.graph, self.refused, self.apart)
             costly = [apart for g in found.groups if (apart := costly_part(g)) is not None]
@@ -231,7 +233,7 @@ class _Compilation:
         return entry
 
     def leave(self, found: Partition, compiled: Collection[Any]) -> None:
-        """Enter what is left into the report; `compiled` are those operators that Inductor runs."""
+        """Enter the remaining operators into the report. `compiled` are the operators that Inductor runs."""
         for node, reason in found.left.items():
             row = capture.row(node)
             if row is not None and row.left == "a view":
@@ -260,7 +262,8 @@ def order(text: KernelText, target: str) -> ProofRequest:
 
 
 def _alignment(view: View) -> int:
-    """Bytes by which a tensor of these sizes and strides is aligned, if it begins at a multiple of 16 bytes."""
+    """Return the alignment in bytes of a tensor with these sizes and strides, if it begins at a multiple of 16 bytes.
+    """
     item = getattr(torch, view.meta.dtype).itemsize
     units = [(size if stride == 1 else stride) for size, stride in zip(view.sizes, view.strides, strict=True)]
     return gcd(16, *(item * _whole(u) for u in units))
@@ -277,7 +280,7 @@ def _operations(group: Group) -> tuple[Extent, str]:
 
 
 def _operations_of(node: Any) -> tuple[Extent, str]:
-    """Multiplications and additions of a product or a convolution, and their dtype."""
+    """Return the number of multiplications and additions of a product or a convolution, and their dtype."""
     name, read = capture.name(node), [meta_of(v) for v in inputs(node)]
     made = [m for m in capture.results(node) if m is not None]
     if name in ("mm.default", "bmm.default", "addmm.default", "baddbmm.default"):
@@ -298,7 +301,7 @@ def _owner() -> Callable[[], Any]:
         frame = InstructionTranslator.current_tx().output.root_tx
     except (AttributeError, RuntimeError):
         return lambda: None
-    for name in ("self", "fn"):  # the method's module, or what PyTorch wraps in a function
+    for name in ("self", "fn"):  # the method's module, or the function that PyTorch wraps
         found = frame.f_locals.get(name)
         if isinstance(found, torch.nn.Module):
             return ref(found)
@@ -314,4 +317,4 @@ def _unwrapped(model: Any) -> Any:
 
 
 argus = Backend()
-"""The backend of that name: `torch.compile` finds it by the package's entry point."""
+"""The backend called "argus". `torch.compile` finds it by the package's entry point."""

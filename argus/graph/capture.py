@@ -1,4 +1,4 @@
-"""The nodes of a traced graph: values with shapes, strides and dtypes, and operators with rows of the table."""
+"""The nodes of a traced graph: values with shapes, strides and dtypes, and operators with their table rows."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
     from torch.fx import Node
 
 Value = tuple[Any, int]
-"""A node and which of its results."""
+"""A node and the number of one of its results."""
 
 FLOATS = frozenset(("float32", "float16", "bfloat16"))
 SHORT = frozenset(("float16", "bfloat16"))
 PRODUCTS = frozenset(("mm.default", "bmm.default", "addmm.default", "baddbmm.default"))
 READ = FLOATS | {"bool", "int32", "int64"}
-"""Dtypes of tensors that generated kernels read; they write floats and truth values."""
+"""Dtypes of tensors that generated kernels read. Kernels write floats and truth values."""
 
 
 @dataclass(frozen=True)
 class Meta:
-    """A tensor as traced. `symbolic`: some size or stride is known only when it runs."""
+    """A tensor as traced. `symbolic`: some size or stride is known only at run time."""
 
     shape: tuple[Extent, ...]
     strides: tuple[Extent, ...]
@@ -44,7 +44,7 @@ def value_of(node: Node) -> Value:
 
 
 def meta_of(value: Value) -> Meta | None:
-    """Return the shape, strides and dtype of a value, or None if it is no dense tensor."""
+    """Return the shape, strides and dtype of a value, or None if it is not a dense tensor."""
     node, place = value
     known = node.meta.get("val")
     if isinstance(known, (tuple, list)):
@@ -53,7 +53,8 @@ def meta_of(value: Value) -> Meta | None:
 
 
 def results(node: Node) -> tuple[Meta | None, ...]:
-    """Return the shape, strides and dtype of each result of a node, with None for what is no dense tensor."""
+    """Return the shape, strides and dtype of each result of a node, with None for results that are not dense tensors.
+    """
     known = node.meta.get("val")
     return tuple(_meta(v) for v in known) if isinstance(known, (tuple, list)) else (_meta(known),)
 
@@ -124,7 +125,7 @@ def writes(node: Node) -> bool:
 
 
 def is_constant(node: Node) -> bool:
-    """Return True for an operator that makes a tensor of one known number, which kernels write down."""
+    """Return True for an operator whose result is filled with one known number, which kernels contain as a constant."""
     found = row(node)
     if found is None or found.kind != POINTWISE or found.left or inputs(node):
         return False
@@ -134,7 +135,7 @@ def is_constant(node: Node) -> bool:
 
 
 def refusal(node: Node) -> str:
-    """Explain why the generator does not take an operator; "" if it may."""
+    """Explain why the generator does not take an operator, or return "" if it may."""
     found = row(node)
     if found is None:
         return f"{name(node)} has no row in the operator table"
@@ -166,7 +167,7 @@ def refusal(node: Node) -> str:
 
 
 def passes(node: Node) -> bool:
-    """Return True for an operator that gives the elements of a tensor as they are, or 16-bit floats as float32."""
+    """Return True for an operator that returns the elements of a tensor unchanged, or 16-bit floats as float32."""
     if node.op != "call_function" or name(node) not in ("_to_copy.default", "clone.default"):
         return is_view(node)
     (read,), (made,) = map(meta_of, inputs(node)), results(node)
@@ -178,9 +179,10 @@ def passes(node: Node) -> bool:
 
 
 def widened(node: Node) -> str:
-    """Return the dtype of the 16-bit floats that a product's factors of float32 are copies of, or "".
+    """Return the dtype of the 16-bit floats of which a product's float32 factors are copies, or "".
 
-    Products of such factors are exact in float32, so a kernel multiplies the 16-bit floats themselves."""
+    Products of such factors are exact in float32, so a kernel multiplies the 16-bit floats themselves.
+    """
     if name(node) not in PRODUCTS:
         return ""
     found = []

@@ -1,10 +1,10 @@
 """Kernels of convolutions, with the elementwise operators behind them.
 
 A tile has filters as rows and pixels as columns. With a matrix instruction the convolution is an implicit product: for
-each tap and each part of the channels, the filters and the pixels that meet them are brought to shared memory. Pixels
+each tap and each part of the channels, the filters and the pixels under the tap are loaded into shared memory. Pixels
 outside the image are zero there. Without a matrix instruction, products are added up one by one.
 
-A transposed convolution with a stride becomes several convolutions (`phases`), one for each remainder of a place
+A transposed convolution with a stride becomes several convolutions (`phases`), one for each remainder of a coordinate
 divided by the stride. The places of one phase use the same taps.
 """
 
@@ -22,13 +22,14 @@ from argus.graph.tiles import FEW_CHANNELS, LEAST_CHANNELS, LEAST_FILTERS, Convo
 from argus.graph.window import window_of
 
 MOST_GRID = 8
-"""Axes of a grid."""
+"""Largest number of axes of a grid."""
 
 
 @dataclass(frozen=True)
 class Spatial:
-    """A spatial dimension of a convolution. Axes: those of the result, the image and the taps, where these have
-    more than one element. `phases`: remainders of a place that are told apart; `turns`: the taps that each uses."""
+    """A spatial dimension of a convolution. It has axes for the result, the image and the taps, if these have more than
+    one element. `phases` are the distinguished remainders of a coordinate; `turns` are the taps that each phase uses.
+    """
 
     number: int
     result: Axis | None
@@ -114,7 +115,8 @@ class ConvolutionEmitter(Emitter):
         super().__init__(group, layout, Tile(tile.rows, last, tile.grid, tile.filters, tile.width))
         self.conv, self.window = tile, window_of(group.window)
         self.across = tuple(axis for axis, _ in tile.pixels)
-        self.lines = {axis.symbol for axis, part in tile.pixels if part > 1}  # whose index differs within a tile
+        # the axes whose index differs within a tile
+        self.lines = {axis.symbol for axis, part in tile.pixels if part > 1}
         self.dims, self.channels = spatials(group, layout), channels(group, layout)
         self.phase = {d.number: f"phase{d.number}" for d in self.dims if d.phases > 1 and d.result is not None}
         self.x, self.w = (next(p for p in layout.reads if p.use == use) for use in "xw")
@@ -166,7 +168,7 @@ class ConvolutionEmitter(Emitter):
         return ceil(extent / part) if axis.fixed else f"al.cdiv({axis.size}, {part})"
 
     def pixels(self) -> None:
-        """The indices along the result's axes of each of the tile's pixels."""
+        """Return the indices of each of the tile's pixels along the result's axes."""
         out, below = self.out, 1
         out.add("pixel = al.arange(WIDTH)")
         for place, (axis, part) in enumerate(reversed(self.conv.pixels)):
@@ -182,7 +184,7 @@ class ConvolutionEmitter(Emitter):
             out.add(f"{axis.index} = {text}")
 
     def reached(self, d: Spatial, turn: str) -> tuple[str, str, str]:
-        """Return the tap of a turn, its place in the image, and a condition on the tap, or ""."""
+        """Return the tap of a turn, its coordinate in the image, and a condition on the tap, or ""."""
         index = d.result.index if d.result is not None else "0"
         if not d.transposed:
             far = f"{turn} * {d.dilation}" if d.dilation > 1 else turn
@@ -202,7 +204,7 @@ class ConvolutionEmitter(Emitter):
     # ------------------------------------------------------------------------ products
 
     def multiply(self) -> None:
-        """An implicit product: all taps and parts of the channels in one pipelined loop."""
+        """Emit an implicit product: all taps and parts of the channels in one pipelined loop."""
         conv, out = self.conv, self.out
         assert self.channels is not None and conv.rows is not None
         c = self.channels
@@ -221,7 +223,7 @@ class ConvolutionEmitter(Emitter):
         out.depth -= 1
 
     def taps(self, parts: int, turns: list[int]) -> list[str]:
-        """Bind the tap and the place of each spatial dimension in this step; returns conditions on the taps."""
+        """Bind the tap and the coordinate of each spatial dimension in this step. Return conditions on the taps."""
         conditions, below = [], parts
         for d in reversed(self.dims):
             turn = "0"
@@ -301,7 +303,7 @@ class ConvolutionEmitter(Emitter):
         return d.result is not None and d.result.symbol in self.lines
 
     def multiply_and_add(self) -> None:
-        """Products one by one: over channels and taps."""
+        """Emit products that are added up one by one, over channels and taps."""
         out, loops = self.out, 0
         c = self.channels
         if c is not None:
@@ -330,7 +332,7 @@ class ConvolutionEmitter(Emitter):
         guard = " & ".join([*([f"({f.index} < {f.size})"] if f is not None else []), *conditions])
         wanted = f", mask={guard}" if guard else ""
         if f is None and conditions:
-            wanted = ""  # a scalar: the window is zero there, and the tap is clamped
+            wanted = ""  # For a scalar, the window is zero there, and the tap is clamped.
             filters = ", ".join(self.clamped(axis) for axis in self.w.axes)
         out.add(f"weight = al.load({self.w.name}[{filters or '0'}]{wanted}).to(al.float32)")
         out.add(f"total = total + {'weight' if f is None else 'weight[:, None]'} * window")
@@ -341,7 +343,7 @@ class ConvolutionEmitter(Emitter):
         return f"al.minimum({axis.index}, {axis.extent - 1})" if axis.symbol in taps else axis.index
 
     def value(self, value: Value) -> str:
-        """Return the name of a value's tile: that of the convolution, or one that is computed from it."""
+        """Return the name of a value's tile: the convolution's tile, or one that is computed from it."""
         node = self.group.window
         if value[0] is node and value not in self.block:
             read = inputs(node)

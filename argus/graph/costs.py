@@ -1,4 +1,4 @@
-"""The limit on functions behind a product: slow ones do not pay on the few threads that a product leaves."""
+"""Limit the functions that follow a product: slow functions do not pay on the few threads that a product leaves."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from argus.graph import capture
 from argus.graph.partition import Apart, Group
 
 MOST_COST, TERMS, LARGE = 3, 1500, 2**22
-"""Of the functions behind a product: at most 3. Behind one of so many elements, 1 for so many terms of a sum: few terms
-are added up before the functions are computed. Beyond that a kernel of their own, with many more threads, pays."""
+"""The total cost of functions after a product is at most `MOST_COST`. If the result has at least `LARGE` elements, it
+is at most 1 for each `TERMS` terms of a sum, because few terms are added before the functions are computed. Beyond
+that, a separate kernel with many more threads is faster."""
 
 _COSTS = {
     **dict.fromkeys(("exp", "exp2", "log", "log2", "sigmoid", "silu", "sin", "cos"), 1),
@@ -24,7 +25,8 @@ def cost(node: Any) -> int:
 
 
 def costly_part(group: Group) -> Apart | None:
-    """Split the operators at the first costly one if too many functions follow a product; None if not."""
+    """Split the operators at the first costly one if too many functions follow a product. Return None if they need not
+    be split."""
     if group.head is None or sum(map(cost, group.nodes)) <= _most(group):
         return None
     first = next(n for n, node in enumerate(group.nodes) if cost(node))

@@ -1,12 +1,13 @@
 """The decomposition of a graph before it is partitioned.
 
-It yields PyTorch's core operators. A norm becomes several operators. A reduction that one kernel cannot do well becomes
-two:
+The result consists of PyTorch's core operators. A norm becomes several operators. A reduction that a single kernel
+would compute slowly becomes two:
 
     sum over [N, H, W] of [N, C, H, W]    →  sum over [H, W], then over N, if there are few channels
     softmax of long rows                  →  maximum and sum of each part of a row, then of the parts
 
-The table of operators then has sums, means and variances, which join with what stands before and after them.
+The operators are then sums, means and variances of the table, which can form groups with operators before and after
+them.
 """
 
 from __future__ import annotations
@@ -33,9 +34,10 @@ PARTS = (
 )
 
 _BLOCKS = 1056
-"""Programs from which on a reduction fills a GPU: eight for each multiprocessor of the largest."""
+"""Number of programs at which a reduction fills a GPU: eight for each multiprocessor of the largest GPU."""
 _FEW_TERMS, _LEAST_PART, _ACROSS = 4096, 32, 64
-"""A sum that is not worth a second kernel; the shortest part; columns of a tile whose rows are summed."""
+"""Number of terms up to which a sum needs no second kernel; smallest length of a part; columns of a tile whose rows are
+summed."""
 
 
 def decompositions() -> dict[Any, Callable[..., Any]]:
@@ -49,11 +51,13 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
 
 
 _LEAST_PRODUCT, _LEAST_DEPTH = 128, 32
-"""Rows and columns of a product, and its terms, from which on a copy of a factor costs less than it saves."""
+"""Rows and columns of a product, and number of its terms, at which copying a factor costs less than it saves."""
 _PRODUCTS, _LEAST_TERMS = 132, 2048
-"""Tiles of a product that fill a GPU, and terms of a part: fewer are not worth a second kernel."""
+"""Number of tiles of a product that fill a GPU, and smallest number of terms of a part that justifies a second kernel.
+"""
 _VECTOR, _WORTH = 32, 160
-"""Channels of a row of a tile; filters times taps from which on a copy by channels last costs less than it saves."""
+"""Number of channels in a row of a tile; number of filters times taps at which a copy with channels last costs less
+than it saves."""
 
 
 # ---------------------------------------------------------------------------- reductions in two steps
@@ -67,7 +71,8 @@ def _dims(x: Any, dims: Any) -> list[int]:
 def _few(x: Any, dims: Sequence[int]) -> tuple[Any, list[int], list[int]] | None:
     """Return a view of x, the dimensions to reduce first, and those to reduce second in the result of the first step.
 
-    None if a reduction in one step has enough programs, or if no such split is found."""
+    Return None if a reduction in one step has enough programs, or if no such split is found.
+    """
     if not dims or not all(isinstance(size, int) for size in x.shape):
         return None
     sizes = [x.shape[d] for d in dims]
@@ -91,9 +96,10 @@ def _few(x: Any, dims: Sequence[int]) -> tuple[Any, list[int], list[int]] | None
 
 
 def _divisor(size: int, least: int) -> int | None:
-    """Return the number of equal parts to cut into: the fewest that are at least `least`, or else the most.
+    """Return the number of equal parts to cut into: the smallest number that is at least `least`, or else the largest.
 
-    A part has at least `_LEAST_PART` elements. None if there is no such number."""
+    A part has at least `_LEAST_PART` elements. Return None if there is no such number.
+    """
     found = [n for n in range(2, size // _LEAST_PART + 1) if size % n == 0]
     return next((n for n in found if n >= least), found[-1] if found else None)
 
@@ -101,7 +107,8 @@ def _divisor(size: int, least: int) -> int | None:
 def _rows(x: Any, dims: Sequence[int]) -> tuple[Any, list[int], list[int]] | None:
     """Return a view of x and its dimensions like `_few`, with rows of the first step that fit registers.
 
-    None if the rows of a reduction in one step fit, or if there is no such view."""
+    Return None if the rows of a reduction in one step fit, or if there is no such view.
+    """
     if not dims or dims[-1] != x.dim() - 1 or not all(isinstance(size, int) for size in x.shape):
         return None
     if prod(x.shape[d] for d in dims) <= MOST_HELD:
@@ -217,7 +224,7 @@ def _softmax(logarithm: bool) -> Callable[..., Any]:
         view, first, rest = found
         view = _wide(view)
         top = view.amax(first, keepdim=True)
-        level = torch.where(top == -inf, 0.0, top)  # a part in which everything is masked contributes nothing
+        level = torch.where(top == -inf, 0.0, top)  # A part in which everything is masked contributes nothing.
         total = (view - level).exp().sum(first)
         tops = top.reshape(total.shape)
         highest = tops.amax(rest, keepdim=True)
@@ -266,9 +273,11 @@ def _product(a: Any, b: Any) -> Any:
 
 
 def _product_parts(a: Any, b: Any) -> int:
-    """Return into how many parts to cut the terms of a product; 1 if its tiles fill a GPU, or if terms are few.
+    """Return the number of parts into which to cut the terms of a product, or 1 if its tiles fill a GPU or if there are
+    few terms.
 
-    Parts are added up in float32, so only factors of float32 are cut: the parts of others would be rounded."""
+    Parts are added up in float32, so only factors of float32 are cut: parts of other factors would be rounded.
+    """
     sizes = (*a.shape, b.shape[1])
     if a.dtype != torch.float32 or not torch.backends.cuda.matmul.allow_tf32:
         return 1
@@ -302,10 +311,11 @@ def _added_product(c: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1)
 
 
 def _by_rows(a: Any, b: Any) -> tuple[Any, Any] | None:
-    """Copy float32 factors so that their terms are contiguous, and rows begin at multiples of 16 bytes, which the
-    fastest TF32 instructions need. Terms are added up to a multiple of 4, as zeros.
+    """Copy float32 factors so that their terms are contiguous and rows begin at multiples of 16 bytes, as the fastest
+    TF32 instructions require. Zeros extend the terms to a multiple of 4.
 
-    None if the factors are like that, or if a copy does not pay."""
+    Return None if the factors already have this form, or if a copy does not pay.
+    """
     sizes = (*a.shape, *b.shape)
     if a.dtype != torch.float32 or not torch.backends.cuda.matmul.allow_tf32:
         return None
@@ -356,7 +366,7 @@ def _convolution(x: Any, weight: Any, bias: Any, *rest: Any) -> Any:
 
 
 def _boxes(x: Any, channels: int) -> bool:
-    """Return True if the channels of a place are whole vectors, and enough for a row of a tile."""
+    """Return True if the channels of a pixel are whole vectors, and enough for a row of a tile."""
     return channels >= _VECTOR and int(channels * x.dtype.itemsize) % 16 == 0
 
 
@@ -388,12 +398,13 @@ def _laid_out(x: Any, order: Sequence[int]) -> Any:
 
 
 def _as_before(made: Any, x: Any) -> Any:
-    """Return a convolution's result, contiguous if its image was. The convolution's own kernel stores it that way."""
+    """Return a convolution's result, contiguous if its image was contiguous. The convolution's own kernel stores it
+    that way."""
     return made.contiguous() if x.is_contiguous() else made
 
 
 def _extremum(value: Any, place: Any) -> Callable[..., Any]:
-    """Decompose `max` or `min` into the extremum and its place: a graph often needs only one of them."""
+    """Decompose `max` or `min` into the extremum and its index, because a graph often needs only one of them."""
 
     def decomposed(x: Any, dim: int, keepdim: bool = False) -> tuple[Any, Any]:
         return value(x, [dim], keepdim), place(x, dim, keepdim)
@@ -402,9 +413,10 @@ def _extremum(value: Any, place: Any) -> Callable[..., Any]:
 
 
 def _place(place: Any) -> Callable[..., Any]:
-    """Decompose the place of an extremum of many elements: places in parts, then the part of the extremum.
+    """Decompose the index of an extremum of many elements into indices within parts, and the part of the extremum.
 
-    A kernel finds the extremum and then its place. Parts are so short that it does so in registers."""
+    A kernel finds the extremum and then its index. Parts are short enough to stay in registers meanwhile.
+    """
 
     def decomposed(x: Any, dim: int | None = None, keepdim: bool = False) -> Any:
         if dim is None or not x.dim() or not x.is_floating_point() or not all(isinstance(n, int) for n in x.shape):
@@ -424,7 +436,7 @@ def _place(place: Any) -> Callable[..., Any]:
 
 
 def _any(x: Any, dims: Any = None, keepdim: bool = False) -> Any:
-    """Whether any truth value is true: the maximum of ones and zeros."""
+    """Compute if any truth value is true, as the maximum of ones and zeros."""
     if x.dtype != torch.bool or not x.dim():
         return NotImplemented
     return torch.where(x, 1.0, 0.0).amax(_dims(x, dims), keepdim) > 0.5

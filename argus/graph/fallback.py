@@ -1,4 +1,4 @@
-"""The operators left to PyTorch. Inductor compiles neighbouring ones together if it has a compiler for the device."""
+"""Operators that are left to PyTorch. Inductor compiles adjacent ones together if it has a compiler for the device."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LIBRARY = frozenset(
     ("mm.default", "bmm.default", "addmm.default", "baddbmm.default", "convolution.default",
      "convolution_backward.default")
 )  # fmt: skip
-"""Operators for which Inductor calls the same library as PyTorch does."""
+"""Operators for which Inductor calls the same library as PyTorch."""
 
 
 def steps(graph: Graph, found: Partition, who: str) -> tuple[list[Step], set[Any]]:
@@ -43,7 +43,7 @@ def steps(graph: Graph, found: Partition, who: str) -> tuple[list[Step], set[Any
 
 
 class Inductor(torch.nn.Module):
-    """A piece of the graph that Inductor compiles; where it fails, PyTorch runs the operators one by one."""
+    """A piece of the graph that Inductor compiles. If Inductor fails, PyTorch runs the operators one by one."""
 
     def __init__(self, gm: torch.fx.GraphModule) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ def _compiled(gm: torch.fx.GraphModule) -> Callable[[list[Any]], Any] | None:
     example = [n.meta["val"] for n in gm.graph.nodes if n.op == "placeholder"]
     try:
         return compile_fx_inner(gm, example)
-    except Exception:  # whatever Inductor raises, the operators still run
+    except Exception:  # Whatever Inductor raises, the operators still run.
         return None
 
 
@@ -79,7 +79,7 @@ def _available(found: Partition) -> bool:
 
 
 def _runs(graph: Graph, found: Partition) -> list[list[Any]]:
-    """Operators that are left and follow one another, with no kernel between them."""
+    """Return runs of consecutive operators that are left, without a kernel between them."""
     runs: list[list[Any]] = [[]]
     kernels = {n for g in found.groups for n in g.nodes}
     for node in graph.nodes:
@@ -111,7 +111,7 @@ def _with_views(graph: Graph, members: set[Any]) -> dict[Any, None]:
 
 
 def _used_outside(node: Any, members: set[Any]) -> bool:
-    """Return True if what a node computes is used outside of `members`, itself or through a view."""
+    """Return True if the result of a node is used outside of `members`, directly or through a view."""
     views = (user for user in node.users if user.op == "call_function" and is_view(user))
     others = (user for user in node.users if not (user.op == "call_function" and is_view(user)))
     return any(user not in members for user in others) or any(_used_outside(view, members) for view in views)

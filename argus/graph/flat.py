@@ -1,4 +1,4 @@
-"""Convolutions whose image is read by boxes: implicit products whose operands the copy engine loads.
+"""Convolutions that read their image by boxes: implicit products whose operands the copy engine loads.
 
 With channels last, a stride of 1 and no padding, the window of tap (r, s) is the image itself, shifted:
 

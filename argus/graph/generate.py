@@ -1,8 +1,8 @@
-"""Kernels of groups without products: elementwise chains, reductions with what comes before and after them, softmax.
+"""Kernels of groups without products: elementwise chains, reductions with the operators before and after them, softmax.
 
 Operators are emitted one by one onto a tile. Values that are reduced belong to the block, other values to a *pass* over
-the tile. There is one pass if registers hold all that is reduced. Otherwise there is one pass for each reduction and
-one for the rest.
+the tile. There is one pass if the reduced values fit into registers. Otherwise there is one pass for each reduction and
+one for the other operators.
 """
 
 from __future__ import annotations
@@ -25,16 +25,17 @@ from argus.graph.tiles import Tile
 
 IDENTITY = {"sum": "0.0", "prod": "1.0", "max": '-float("inf")', "min": 'float("inf")'}
 INTEGERS = {"max": "-2147483648", "min": "2147483647"}
-"""The identity of extrema of int32."""
+"""The identity elements of extrema of int32."""
 ONTO = {"sum": "{a} + {b}", "prod": "{a} * {b}", "max": "al.maximum({a}, {b})", "min": "al.minimum({a}, {b})"}
 
 
 MOST_BLOCKS = 65535
-"""Along the second and third axis of a grid of two or three; grids of four are counted along the first."""
+"""Largest number of blocks along the second and third axis of a grid of two or three axes. Grids of four axes are
+counted along the first."""
 
 
 class Lines:
-    """Statements of a kernel's body, indented."""
+    """The indented statements of a kernel's body."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -45,7 +46,7 @@ class Lines:
         self.lines.append("    " * self.depth + line)
 
     def bind(self, text: str) -> str:
-        """Bind an expression to a new name; names stay as they are."""
+        """Bind an expression to a new name. A name stays as it is."""
         if text.isidentifier():
             return text
         name = f"v{next(self.names)}"
@@ -70,12 +71,12 @@ class Emitter:
         self.group, self.layout, self.tile = group, layout, tile
         self.out = Lines()
         self.params = {(p.value, p.dims): p for p in layout.reads}
-        self.block: dict[Any, str] = {}  # values of the block: nothing of what is reduced
-        self.here: dict[Any, str] | None = None  # those of the pass that is being emitted
+        self.block: dict[Any, str] = {}  # values of the block, which do not vary along reduced axes
+        self.here: dict[Any, str] | None = None  # values of the current pass
         self.flat = tile.rows is None
         self.across: tuple[Axis, ...] = (tile.columns,)  # the axes along the columns of the tile
         self.masks: dict[str, str] = {}
-        self.begin = 0  # the line at which the pass begins
+        self.begin = 0  # the line at which the current pass begins
         self.zeroed: set[str] = set()  # tiles that are 0 outside the axes
         self.within: set[Value] = set()  # values that are part of the one text that uses them
 
@@ -106,7 +107,7 @@ class Emitter:
         return self.out.lines
 
     def places(self) -> None:
-        """Program ids, and the indices of what is not reduced."""
+        """Emit the program ids, and the indices along the axes that are not reduced."""
         tile, out = self.tile, self.out
         axes: list[tuple[str, str]] = []
         if tile.over != "columns":
@@ -125,14 +126,14 @@ class Emitter:
             out.add(f"{tile.rows.index} = p{tile.rows.index} * HEIGHT + al.arange(HEIGHT)")
 
     def whole_axis(self) -> None:
-        """Emit the index along the reduced axis, if one tile has all of it."""
+        """Emit the index along the reduced axis, if one tile contains the whole axis."""
         if self.tile.over == "rows" and self.tile.rows is not None:
             self.out.add(f"{self.tile.rows.index} = al.arange(HEIGHT)")
         elif self.tile.over:
             self.out.add(f"{self.tile.columns.index} = al.arange(WIDTH)")
 
     def enter(self) -> int:
-        """Begin a pass over what is reduced; returns how many loops it has."""
+        """Begin a pass over the reduced values. Return the number of its loops."""
         tile, out = self.tile, self.out
         self.begin = len(out.lines)
         axis, step = (tile.columns, "WIDTH") if tile.over == "columns" else (tile.rows, "HEIGHT")
@@ -167,7 +168,7 @@ class Emitter:
         return axis.index
 
     def mask(self, axes: tuple[Axis, ...]) -> str:
-        """Return the mask of a tile's elements that are inside the axes cut into tiles; "" if none is needed."""
+        """Return the mask of a tile's elements that are inside the axes cut into tiles, or "" if no mask is needed."""
         parts = []
         for axis in axes:
             if self.tile.rows is not None and axis.symbol == self.tile.rows.symbol:
@@ -205,7 +206,7 @@ class Emitter:
         self.out.add(f"al.store({param.name}[{where}], {text}{f', mask={mask}' if mask else ''})")
 
     def store_turned(self, param: Param) -> None:
-        """Turn a tile in shared memory, so that both sides of memory see whole lines."""
+        """Transpose a tile in shared memory, so that accesses on both sides cover whole cache lines."""
         tile, out, made = self.tile, self.out, dtype(param.meta.dtype)
         assert tile.rows is not None
         value = self.value(param.value)
@@ -255,7 +256,8 @@ class Emitter:
             known[value] = f"({bare(text)})" if value in self.within else self.out.bind(text)
 
     def prepare(self, value: Value) -> None:
-        """Emit what a value needs of the block: tensors that are not reduced, and reductions, each in its own pass."""
+        """Emit the values of the block that a value needs: tensors that are not reduced, and reductions, each in its
+        own pass."""
         if capture.is_constant(value[0]):
             return
         if value not in self.group.space:
@@ -284,7 +286,7 @@ class Emitter:
         return self.params[(value, self.group.space[(value, "")])]
 
     def real(self, node: Any, place: int = 0) -> str:
-        """Tensor argument number `place` as float32."""
+        """Return tensor argument number `place` as float32."""
         value = inputs(node)[place]
         meta = meta_of(value)
         assert meta is not None
@@ -308,7 +310,7 @@ class Emitter:
         return {v for v, count in uses.items() if count == 1 and v in inner}
 
     def is_inner(self, value: Value) -> bool:
-        """Return True for the result of an elementwise operator whose only reader is one operator of the group."""
+        """Return True for the result of an elementwise operator that has a single reader in the group."""
         node = value[0]
         if node not in self.group.nodes or value in self.group.outputs or is_view(node) or len(results(node)) != 1:
             return False
@@ -350,8 +352,8 @@ class Emitter:
     # ------------------------------------------------------------------------ reductions
 
     def reduce(self, key: Any, op: str, body: Callable[[], str], kind: str = "float32") -> str:
-        """Emit a reduction of the block over the tiles that `body` returns in each pass, of dtype `kind`; `key` names
-        it, so that it is done once."""
+        """Emit a reduction of the block over the tiles that `body` returns in each pass, of dtype `kind`. `key`
+        identifies the reduction, so that it is emitted only once."""
         if key in self.block:
             return self.block[key]
         along = "" if self.flat else ", axis=0" if self.tile.over == "rows" else ", axis=1, keep_dims=True"
@@ -381,7 +383,8 @@ class Emitter:
         return name
 
     def scan(self, op: str, body: Callable[[], str]) -> str:
-        """Emit a scan of the tiles that `body` returns in each pass; what comes before a tile is carried on to it."""
+        """Emit a scan of the tiles that `body` returns in each pass. The result of earlier tiles is carried into later
+        ones."""
         if self.tile.loops:
             raise NotExpressible("a scan over several axes")
         axis = 0 if self.flat or self.tile.over == "rows" else 1
@@ -398,7 +401,7 @@ class Emitter:
         return scanned
 
     def extremum(self, node: Any, least: bool) -> str:
-        """Emit the first place of an extremum: the extremum of the keys, then the least place that has it."""
+        """Emit the first index of an extremum: the extremum of the keys, then the smallest index that has it."""
         if self.tile.loops:
             raise NotExpressible("places along several axes")
         own = self.tile.rows if self.tile.over == "rows" else self.tile.columns
@@ -416,7 +419,7 @@ class Emitter:
         return self.reduce((node, "place"), "min", lambda: f"al.where({found.format(keys=keys())})", "int32")
 
     def masked(self, op: str, text: str, kind: str = "float32") -> str:
-        """Return a tile with the identity of the operation in the elements outside the axes; loads have a 0 there."""
+        """Return a tile with the identity of the operation in the elements outside the axes, where loads return 0."""
         if op == "sum" and text in self.zeroed:
             return text
         axes = tuple(a for a in (self.tile.rows, self.tile.columns) if a is not None)
@@ -435,7 +438,8 @@ def _identity(op: str, kind: str) -> str:
 
 
 Reduction = Callable[..., tuple[str, ...]]
-"""`reduction(emitter, node, dry=False)`: the texts of the results. `dry`: only what belongs to the block, no texts."""
+"""`reduction(emitter, node, dry=False)` returns the texts of the results. With `dry`, it emits only the values of the
+block, and returns no texts."""
 
 
 def _simple(op: str, mean: bool = False) -> Reduction:
@@ -557,4 +561,4 @@ _REDUCTIONS: dict[str, Reduction] = {
     "_softmax_backward_data.default": _softmax_backward,
     "_log_softmax_backward_data.default": _log_softmax_backward,
 }
-"""How the generator computes each reduction of the table."""
+"""The generator's method for each reduction of the table."""

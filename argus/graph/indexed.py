@@ -1,9 +1,10 @@
-"""Operators that read at computed places, as the partition sees them: what is read in step with the result.
+"""Operators that read at computed indices, as the partition sees them: the dimensions that are read in step with the
+result.
 
     cat([a, b], 1)[i, j] = a[i, j] where j < 3, else b[i, j - 3]     a and b: i in step, the other computed
     embedding(w, t)[i, d] = w[t[i], d]                               t: i in step; w: d in step, the other computed
 
-Found from the operator's row alone.
+The dimensions follow from the operator's row alone.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ if TYPE_CHECKING:
     from torch.fx import Node
 
 INSIDE = "at "
-"""How the use of a value begins that an operator reads at computed places; its name follows."""
+"""Prefix of the name of a use whose operator reads at computed indices. The name follows."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """A tensor that an operator reads. `along`: for each of its dimensions the one of the result that it is in step
-    with; None: its places are computed."""
+    """A tensor that an operator reads. `along` maps each of its dimensions to the dimension of the result with which it
+    is in step, or to None if its indices are computed."""
 
     value: Value
     shape: tuple[Extent, ...]
@@ -36,8 +37,8 @@ class Reading:
 
 
 def readings(node: Node) -> tuple[tuple[Reading, ...], frozenset[int]]:
-    """Return what an operator reads, and the result's dimensions whose indices are values in it. May raise
-    NotExpressible."""
+    """Return the tensors that an operator reads, and the result's dimensions whose indices are used as values. May
+    raise NotExpressible."""
     term, index = meaning(node)
     found: dict[Value, Reading] = {}
     for load in walk(term):

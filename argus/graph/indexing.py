@@ -1,4 +1,4 @@
-"""Statements for operators that read at computed places: loads under the conditions that the operator's row has."""
+"""Statements for operators that read at computed indices: loads under the conditions in the operator's row."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class _Places:
             place = computed.get(axis.atoms)
             where.append(str(self.e.index(axis)) if place is None else bare(self.text(place, guards)))
         elsewhere = any(axis.atoms in computed for axis in param.axes)
-        guards = guards if elsewhere else ()  # else all its places are the result's own
+        guards = guards if elsewhere else ()  # Otherwise all indices are those of the result.
         own = (a for a in self.e.layout.axes if a in param.axes or (elsewhere and a.fixed and a in self.axes))
         inside = self.e.mask(tuple(own))
         mask = " & ".join(f"({t})" if "&" in t or "<" in t else t for t in (inside, *guards) if t)

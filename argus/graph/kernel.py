@@ -1,4 +1,4 @@
-"""A group's kernel as text that people can read: tensors, specification, and the generator's statements."""
+"""The readable text of a group's kernel: tensors, specification, and the generator's statements."""
 
 from __future__ import annotations
 
@@ -28,8 +28,7 @@ _LONGEST_NAME = 60
 
 @dataclass(frozen=True)
 class KernelText:
-    """The text of a kernel. The same structure gives the same text: sizes are symbolic, and no name comes from the
-    graph."""
+    """The text of a kernel. Equal structures give equal texts: sizes are symbolic, and no name comes from the graph."""
 
     name: str
     text: str
@@ -37,7 +36,8 @@ class KernelText:
 
 
 Generator = Any
-"""`generator(group, layout, target)` gives the statements of a kernel's body, its constants and number of warps."""
+"""`generator(group, layout, target)` returns the statements of a kernel's body, its constants and its number of warps.
+"""
 
 
 def generate(group: Group, target: str, generator: Generator | None = None) -> KernelText:
@@ -110,8 +110,8 @@ _BITS = {"tfloat32": 32, "float16": 16, "bfloat16": 16}
 
 
 def matrix_bits(layout: Layout) -> int:
-    """Return the bits of a factor's element for the matrix instruction; 0 if there is no instruction for these
-    factors."""
+    """Return the width in bits of a factor's element for the matrix instruction, or 0 if there is no instruction for
+    these factors."""
     factors = [p.dtype for p in layout.reads if p.use]
     return _BITS.get(factors[0], 0) if len(set(factors)) == 1 else 0
 

@@ -1,4 +1,5 @@
-"""A group's kernel inside a compiled graph: from the graph's tensors to a launch, and what runs if that is refused."""
+"""Run a group's kernel inside a compiled graph: pass the graph's tensors to a launch, and run a fallback if the launch
+is refused."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from argus.runtime.jit_kernel import JitKernel
 from argus.runtime.recipe import room
 
 _ALIGNED = 16
-"""Bytes by which the addresses of kept launches are aligned."""
+"""Alignment in bytes of the addresses of launches that are kept."""
 
 _PLAIN = frozenset((torch.Tensor, torch.nn.Parameter))
 
@@ -42,8 +43,8 @@ class Kernel(torch.nn.Module):
     """Launches a proved kernel on the tensors that its group reads, and returns those that it computes.
 
     If a launch is refused, or if the strides of tensors differ from those of the traced graph, `fallback` computes the
-    same by PyTorch, and `told` gets the reason. The first launch on aligned tensors of static shapes is kept, and
-    repeated for all tensors like them.
+    same by PyTorch, and `told` receives the reason. The first launch on aligned tensors of static shapes is kept, and
+    repeated for all similar tensors.
     """
 
     def __init__(self, kernel: JitKernel, layout: Layout, fallback: Callable[..., Any], told: Callable[[str], None]):
@@ -81,12 +82,12 @@ class Kernel(torch.nn.Module):
             return tuple(self.fallback(*tensors))
         return results
 
-    __call__ = forward  # without a module's hooks: calls are frequent
+    __call__ = forward  # Calls bypass a module's hooks, because they are frequent.
 
     def repeated(
         self, run: Callable[[tuple[Any, ...]], None], tensors: Sequence[torch.Tensor]
     ) -> tuple[torch.Tensor, ...] | None:
-        """Repeat the kept launch; None for tensors that are not like those of the first."""
+        """Repeat the kept launch, or return None for tensors that differ from those of the first launch."""
         for x, (shape, strides) in zip(tensors, self.expected, strict=True):
             if x.__class__ not in _PLAIN or x.shape != shape or x.stride() != strides:
                 return None
@@ -98,7 +99,7 @@ class Kernel(torch.nn.Module):
         return made
 
     def keep(self, passed: Sequence[torch.Tensor], written: Sequence[torch.Tensor]) -> None:
-        """Keep the launch on these tensors, if all others like them can have it."""
+        """Keep the launch on these tensors if it also suits all similar tensors."""
         tensors = (*passed, *written)
         if self.symbolic or self.run is not None or not all(type(x) in _PLAIN and x.numel() for x in tensors):
             return
@@ -122,7 +123,7 @@ class Kernel(torch.nn.Module):
 
 
 class _Elsewhere(Exception):
-    """A tensor's strides are not those of the graph."""
+    """A tensor's strides differ from those in the graph."""
 
 
 def _same_places(x: torch.Tensor, strides: tuple[int, ...]) -> bool:
@@ -141,7 +142,7 @@ def bound(views: Sequence[View], tensors: Sequence[torch.Tensor]) -> dict[Any, i
 
 
 def values(extents: Sequence[Extent], sizes: Sizes) -> tuple[int, ...]:
-    """Extents as integers. Raises where a symbolic size is not known."""
+    """Return extents as integers. Raises if a symbolic size is not known."""
     return tuple(e if isinstance(e, int) else value(e, sizes) for e in extents)
 
 

@@ -1,7 +1,7 @@
-"""The axes of a generated kernel and its tensors: runs of atoms that every tensor keeps together are one axis.
+"""The axes of a generated kernel and its tensors: atoms that every tensor keeps together form one axis.
 
-A tensor of the graph is passed as a view (`as_strided`) with one dimension an axis, in the order of memory. So a
-kernel for rows serves tensors of any rank, heads that are cut out of a projection, and transposed factors.
+A tensor of the graph is passed as a view (`as_strided`) with one dimension for each axis, in the order of memory. A
+kernel for rows therefore serves tensors of any rank, heads that are cut out of a projection, and transposed factors.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ SYMBOLS = "ABCDEFGHIJLMNOPQSTUVWXYZ"
 
 PARALLEL, REDUCED, LEFT, RIGHT, SHARED = "parallel", "reduced", "left", "right", "shared"
 PLACE = "place"
-"""Kinds of axes: of a product, LEFT are in the first factor alone, RIGHT in the second, SHARED in both (batches), and
-REDUCED is the summed one. PLACE axes are those of an image, which are read at computed indices."""
+"""Kinds of axes. For a product: LEFT axes are in the first factor alone, RIGHT axes in the second, SHARED axes in both
+(batches), and the REDUCED axis is summed. PLACE axes are those of an image, which is read at computed indices."""
 
 FACTORS = ("a", "b", "x", "w")
-"""Uses of the factors of products, and of images and filters."""
+"""Names of the uses of a product's factors, and of images and filters."""
 
 
 @dataclass(frozen=True)
 class Axis:
-    """A loop of the kernel: atoms that go together, most significant first. `symbol` names its extent, and that of a
-    `fixed` axis is a constant."""
+    """A loop of the kernel: atoms that stay together, most significant first. `symbol` names its extent. The extent of
+    a `fixed` axis is a constant."""
 
     symbol: str
     atoms: tuple[int, ...]
@@ -49,8 +49,8 @@ class Axis:
 
 @dataclass(frozen=True)
 class Param:
-    """A tensor of the kernel. `dims`: its dimensions in the graph, in atoms; `axes` and `strides`: those of the view
-    that is passed, in the order of memory."""
+    """A tensor of the kernel. `dims` are its dimensions in the graph, in atoms; `axes` and `strides` are those of the
+    passed view, in the order of memory."""
 
     name: str
     value: Value
@@ -63,7 +63,7 @@ class Param:
 
     @property
     def dtype(self) -> str:
-        """The dtype in the kernel: that of the tensor, or the one that its bits are multiplied as."""
+        """The dtype in the kernel: the tensor's dtype, or the dtype in which its bits are multiplied."""
         return self.stored or self.meta.dtype
 
     @property
@@ -80,7 +80,7 @@ class Layout:
     writes: tuple[Param, ...]
 
     def axis(self, dim: Dim) -> Axis | None:
-        """Return the axis of a dimension; None if the dimension has one element."""
+        """Return the axis of a dimension, or None if the dimension has one element."""
         return next((a for a in self.axes if a.atoms == dim), None)
 
     def of(self, kind: str) -> tuple[Axis, ...]:
@@ -118,7 +118,7 @@ def layout(group: Group, multiplied: str = "", flat: bool = False) -> Layout:
 
 
 def _strides(group: Group, value: Value, dims: Dims) -> dict[int, Extent]:
-    """Return the stride of each atom; atoms that are repeated in memory have none."""
+    """Return the stride of each atom. Atoms that are repeated in memory have none."""
     meta = meta_of(value)
     assert meta is not None
     found: dict[int, Extent] = {}
@@ -151,7 +151,8 @@ def _kinds(group: Group, read: dict[tuple[Value, Dims], str]) -> dict[int, str]:
 def _runs(
     group: Group, tensors: list[dict[int, Extent]], kinds: dict[int, str], flat: set[int]
 ) -> list[tuple[int, ...]]:
-    """Atoms joined to axes, in the order of the first result; `flat`: fixed atoms that are joined nevertheless."""
+    """Return the axes into which atoms are joined, in the order of the first result. `flat` are fixed atoms that are
+    joined nevertheless."""
     order: list[int] = []
     for value in group.outputs:
         order += [a for dim in group.space[value] for a in dim]

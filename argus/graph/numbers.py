@@ -27,7 +27,8 @@ def fold_numbers(gm: torch.fx.GraphModule) -> None:
 
 
 def _held(gm: torch.fx.GraphModule, node: torch.fx.Node) -> torch.Tensor | None:
-    """Return the tensor that a node takes from the module's code; None for other nodes and tensors without contents."""
+    """Return the tensor that a node reads from the module's code, or None for other nodes and for tensors without
+    contents."""
     if node.op != "call_function" or capture.name(node) != "lift_fresh_copy.default":
         return None
     (source, *_) = node.args

@@ -1,7 +1,7 @@
-"""The operator table: what each ATen operator computes, one row an operator.
+"""The operator table: the meaning of each ATen operator, with one row for each operator.
 
 A row gives the value of one element of the result as a term over the operands (`argus.graph.terms`). Rows do not depend
-on kernels. The `al.spec` of a generated kernel is made of them, and the tests compare them with PyTorch.
+on kernels. The `al.spec` of a generated kernel is made from them, and the tests compare them with PyTorch.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from argus.graph.row import Operand, Row, Site
 from argus.graph.terms import Element
 
 TABLE: dict[str, Row] = {**pointwise.ROWS, **reductions.ROWS, **views.ROWS, **windows.ROWS}
-"""By the operator's name without "aten.": "add.Tensor", "_softmax.default"."""
+"""The rows by the operator's name without "aten.": "add.Tensor", "_softmax.default"."""
 
 
 def name_of(target: Any) -> str:
@@ -60,7 +60,7 @@ def elements(row: Row, site: Site, given: Sequence[Any]) -> tuple[Element | None
     """Return terms for the elements of an operator's results. `given` are the arguments; tensors among them are
     `Operand`.
 
-    Raises NotExpressible where the row has no meaning for such arguments.
+    Raises NotExpressible if the row has no meaning for these arguments.
     """
     found = row.meaning(site, *given)
     return found if isinstance(found, tuple) else (found,)

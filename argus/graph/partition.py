@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from torch.fx import Graph, Node
 
 MOST_OPERATORS = 40
-"""Operators of a group: beyond that number a kernel is hard to read, and its specification long to prove."""
+"""Largest number of operators in a group. A larger kernel is hard to read, and its specification takes long to prove.
+"""
 
 Use = tuple[Value, str]
 """A value of another group, as the operators of a group read it: "a" and "b" are the factors of a product."""
@@ -35,9 +36,9 @@ Use = tuple[Value, str]
 @dataclass
 class Group:
     """Operators that become one kernel. `space` has the dimensions of each value that they compute, and of each use of
-    a value from elsewhere; `reduced` are the atoms that they reduce, `product` the node of a matrix product, `window`
-    that of a convolution or of pooling. `places` are read at computed indices; `fixed` atoms are axes by themselves.
-    `widened`: the product reads the 16-bit floats that its factors are copies of."""
+    a value from elsewhere. `reduced` are the atoms over which they reduce, `product` is the node of a matrix product,
+    and `window` that of a convolution or of pooling. `places` are read at computed indices; `fixed` atoms are axes of
+    their own. `widened`: the product reads the 16-bit floats of which its factors are copies."""
 
     nodes: list[Node]
     space: Space
@@ -86,18 +87,19 @@ class Group:
 
 @dataclass(frozen=True)
 class Partition:
-    """Groups in the order of their first nodes; `left` says of every other operator why it is left to PyTorch."""
+    """Groups in the order of their first nodes. `left` gives, for every other operator, the reason why it is left to
+    PyTorch."""
 
     groups: tuple[Group, ...]
     left: dict[Any, str]
 
 
 Apart = tuple[frozenset[Any], frozenset[Any]]
-"""Two sets of nodes of which no kernel has nodes of both."""
+"""Two sets of nodes. No kernel contains nodes of both."""
 
 
 def partition(graph: Graph, refused: dict[Any, str] | None = None, apart: Iterable[Apart] = ()) -> Partition:
-    """Partition a graph. `refused` nodes are left to PyTorch for the reasons that it gives."""
+    """Partition a graph. `refused` maps nodes that are left to PyTorch to the reasons."""
     return _Partitioner(graph, refused or {}, tuple(apart)).run()
 
 
@@ -111,7 +113,7 @@ class _Partitioner:
         self.graph, self.refused, self.apart = graph, refused, apart
         self.group_of: dict[Any, Group] = {}
         self.left: dict[Any, str] = {}
-        self.closed: set[int] = set()  # groups from before an operator that writes are closed
+        self.closed: set[int] = set()  # An operator that writes closes all earlier groups.
         self.order = {node: place for place, node in enumerate(graph.nodes)}
 
     def run(self) -> Partition:
@@ -156,11 +158,12 @@ class _Partitioner:
         self.group_of[node] = alone
 
     def belongs_to_a_reduction(self, node: Node, group: Group) -> bool:
-        """Return True for an elementwise operator that is better computed where its result is reduced than behind a
-        product.
+        """Return True for an elementwise operator that should be computed with the reduction that reads its result,
+        instead of after a product.
 
-        This is so if only reductions read its result, and the product's own result is written anyway: `x * x` of a sum
-        of squares, where others read x."""
+        This is so if only reductions read its result, and the product's own result is written anyway, as for `x * x` in
+        a sum of squares when other operators read x.
+        """
         found = row(node)
         if group.head is None or found is None or found.kind != POINTWISE:
             return False
@@ -466,7 +469,8 @@ class _Partitioner:
     # ------------------------------------------------------------------------ one kernel
 
     def insist(self, group: Group) -> None:
-        """Raise Mismatch unless all values have the group's parallel axes, and all of its reduced axes or none."""
+        """Raise Mismatch unless every value has all of the group's parallel axes, and all or none of its reduced axes.
+        """
         over, contracted = set(group.over()), set(group.space.atoms(group.contracted))
         axes: set[int] | None = None
         for node in group.nodes:

@@ -27,7 +27,8 @@ from argus.graph.row import (
 from argus.graph.terms import Element, Index, Number, Term, cast, is_float, number, wide
 
 Formula = Callable[..., Term]
-"""`formula(x, y, ..., value, ...)`: terms for tensors and numbers that stand for tensors, Python values otherwise."""
+"""`formula(x, y, ..., value, ...)` takes terms for tensors and for numbers in place of tensors, and Python values for
+other arguments."""
 
 ACCURACY = "the language has no function that keeps this operator's accuracy"
 
@@ -300,4 +301,4 @@ ROWS: dict[str, Row] = {
     "zeros_like.default": Row(POINTWISE, lambda site, *_: _filled(0)(site, 0)),
     "ones_like.default": Row(POINTWISE, lambda site, *_: _filled(0)(site, 1)),
 }
-"""By the operator's name without "aten."."""
+"""The rows by the operator's name without "aten."."""

@@ -1,4 +1,5 @@
-"""Kernels of pooling, with the elementwise operators behind it: a tile of results goes over the taps of its windows."""
+"""Kernels of pooling, with the elementwise operators after it: a tile of results iterates over the taps of its windows.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ class PoolEmitter(Emitter):
         self.window: Window = window_of(group.window)
 
     def value(self, value: Value) -> str:
-        """Return the name of a value's tile: that of the windows, or one that is computed from it."""
+        """Return the name of a value's tile: the tile of the windows, or one that is computed from it."""
         if value[0] is self.group.window and value not in self.block:
             self.block[value] = self.out.bind(self.pooled())
         return super().value(value)
@@ -68,7 +69,7 @@ class PoolEmitter(Emitter):
         return self.out.bind(text) if axis is not None else f"({bare(text)})"
 
     def averaged(self, dims: tuple[Dim, ...]) -> str:
-        """Divide the sum by the divisor of the window, or else by the number of places that count."""
+        """Divide the sum by the divisor of the window, or by the number of pixels that count."""
         window = self.window
         if window.divisor is not None:
             return f"pooled / {float(window.divisor)!r}"

@@ -1,7 +1,7 @@
-"""Kernels of matrix products, with the elementwise operators behind them.
+"""Kernels of matrix products, with the elementwise operators after them.
 
-Half-precision factors go through shared memory to matrix instructions. Factors of float32 do so as TF32 if PyTorch's
-flags allow it; otherwise they are multiplied and added in float32.
+Half-precision factors go through shared memory to matrix instructions. So do factors of float32, as TF32, if PyTorch's
+flags allow it. Otherwise these are multiplied and added in float32.
 """
 
 from __future__ import annotations
@@ -80,7 +80,8 @@ class ProductEmitter(Emitter):
         return name if param.axes.index(axis) < param.axes.index(k) else f"al.trans({name})"
 
     def store(self, param: Param) -> None:
-        """Whole rows of a tile leave by boxes, as slices."""
+        """Emit the store of a result. Whole rows of a tile are stored as slices, so that the copy engine can store
+        boxes."""
         rows, columns = self.product.rows, self.product.columns
         if not self.product.mma or param.axes[-1] is not columns or rows not in param.axes or param.strides[-1] != 1:
             return super().store(param)
@@ -103,7 +104,7 @@ class ProductEmitter(Emitter):
             self.block.pop(param.name, None)
 
     def value(self, value: Value) -> str:
-        """Return the name of a value's tile: that of the product, or one that is computed from it."""
+        """Return the name of a value's tile: the tile of the product, or one that is computed from it."""
         if value[0] is self.group.product and value not in self.block:
             self.block[value] = self.out.bind(self.finished(value[0]))
         return super().value(value)

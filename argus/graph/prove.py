@@ -30,12 +30,12 @@ from argus.tuning.progress import progress
 from argus.written import write_whole
 
 _SIDE_BY_SIDE = 4
-"""Proofs from which on processes of their own pay for their start."""
+"""Number of proofs at which starting separate processes pays."""
 
 
 @dataclass(frozen=True)
 class ProofRequest:
-    """A kernel to be proved and built for a target, for tensors of these alignments in bytes."""
+    """A kernel to be proved and built for a target, for tensors with these alignments in bytes."""
 
     name: str
     text: str
@@ -52,7 +52,7 @@ class ProofRequest:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The verdict on a kernel ("proved", "unknown", "refuted"), and the reason where it is not proved."""
+    """The verdict on a kernel ("proved", "unknown", "refuted"), and the reason if it is not proved."""
 
     verdict: str
     reason: str = ""
@@ -94,7 +94,7 @@ def prove(order: ProofRequest) -> Outcome:
 
 
 def stored(order: ProofRequest) -> Path | None:
-    """Write the kernel's text to a file, for people. Return its path; None if it cannot be written."""
+    """Write the kernel's text to a file for readers. Return its path, or None if it cannot be written."""
     digest = sha256(order.text.encode()).hexdigest()[:12]
     path = cache_directory() / "graph" / f"{order.name}-{digest}.py"
     try:

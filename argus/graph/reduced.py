@@ -1,4 +1,4 @@
-"""Dimensions of reductions: which ones an operator reduces, and those of its results."""
+"""Dimensions of reductions: those over which an operator reduces, and those of its results."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 SCANS = frozenset(("cumsum.default", "cumprod.default"))
-"""Operators with one result for each element, of all elements up to it."""
+"""Operators with one result for each element, computed from all elements up to it."""
 
 
 def reduced_dims(node: Node, arguments: tuple[Any, ...], rank: int) -> tuple[tuple[int, ...], bool]:
-    """Return the dimensions of its first argument that a reduction reduces, and whether its results keep them."""
+    """Return the dimensions of its first argument over which a reduction reduces, and whether its results keep them."""
     match name_of(node.target):
         case "sum.dim_IntList" | "mean.dim" | "amax.default" | "amin.default" as op:
             dims, keep = arguments[1], bool(arguments[2])

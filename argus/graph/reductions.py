@@ -42,7 +42,7 @@ from argus.graph.terms import (
 )
 
 IDENTITY = {"sum": 0.0, "prod": 1.0}
-"""What changes no sum, and no product."""
+"""The neutral elements of a sum and a product."""
 
 
 def _dims(x: Operand, dims: int | Sequence[int] | None) -> tuple[int, ...]:
@@ -55,7 +55,8 @@ def _dims(x: Operand, dims: int | Sequence[int] | None) -> tuple[int, ...]:
 
 
 class Over:
-    """New variables over some dimensions of an operand, and the operand's element where these meet a result's index."""
+    """New variables over some dimensions of an operand, and the operand's element for these variables and a result's
+    index."""
 
     def __init__(self, site: Site, x: Operand, dims: Sequence[int]) -> None:
         self.x, self.dims = x, tuple(dims)
@@ -105,7 +106,7 @@ def _product(site: Site, x: Operand, dim: int, keep: bool = False, *_: Any) -> E
 
 
 def _moments(site: Site, x: Operand, dims: Any, correction: Any, keep: bool) -> tuple[Element, Element]:
-    """Variance and mean of some dimensions."""
+    """Return the variance and mean over some dimensions."""
     first, second = (Over(site, x, _dims(x, dims)) for _ in range(2))
 
     def mean(index: Index) -> Term:
@@ -177,7 +178,7 @@ def _layer_norm(
 
 
 LAST_PLACE = 2**31 - 1
-"""A place beyond all others."""
+"""An index larger than all others."""
 
 
 def _place(least: bool) -> Callable[..., Element]:
@@ -331,4 +332,4 @@ ROWS: dict[str, Row] = {
     "addmm.default": Row(PRODUCT, _added_contraction),
     "baddbmm.default": Row(PRODUCT, _added_contraction),
 }
-"""By the operator's name without "aten."."""
+"""The rows by the operator's name without "aten."."""

@@ -17,7 +17,7 @@ _BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "bfloat16": 2, "fl
 
 @dataclass
 class Entry:
-    """A kernel, or operators that were left to PyTorch. `seconds`: its time in a run of its graph."""
+    """A kernel, or operators that were left to PyTorch. `seconds` is its time in a run of its graph."""
 
     kernel: str
     operators: tuple[str, ...]
@@ -28,14 +28,14 @@ class Entry:
     seconds: float
     path: str = ""
     equality: str = ""
-    call: Any = None  # what runs, and on which tensors: for measurements
+    call: Any = None  # the call and the tensors on which it runs, for measurements
     tensors: tuple[Meta, ...] = ()
-    refused: list[str] = field(default_factory=list)  # launches that PyTorch had to do, with reasons
+    refused: list[str] = field(default_factory=list)  # launches that PyTorch had to run instead, with reasons
 
 
 @dataclass(frozen=True)
 class Graph:
-    """A compiled graph, with an entry for each part. `owner` is the module or the code that it was traced from."""
+    """A compiled graph with an entry for each part. `owner` is the module or the code from which it was traced."""
 
     name: str
     entries: tuple[Entry, ...]
@@ -43,11 +43,11 @@ class Graph:
 
 
 class Report:
-    """A report on what became of a model. It prints as a table. `rows` has one entry for each kernel or operator left.
+    """A report on a compiled model. It prints as a table. `rows` has one entry for each kernel or operator left.
 
     The keys of an entry are: `kernel`, its name; `share`, its share of the time of all graphs of the model, each run
     once; `verdict`, one of "proved", "unknown", "refuted" or "left"; `specified`, True if its specification was proved;
-    `reason`, if operators were not taken, or ran otherwise than planned; `equality`, under which values are the same;
+    `reason`, if operators were not taken, or did not run as planned; `equality`, the sense in which values are equal;
     `by`, one of "argus", "inductor" or "eager"; `path`, the file with the kernel's text. `measured` says whether times
     are measured, or estimated for an H200.
     """
@@ -74,7 +74,7 @@ class Report:
 
     @property
     def proved_share(self) -> float:
-        """The share of the time in kernels that are proved to compute what the graph says."""
+        """The share of the time in kernels that are proved to compute what the graph specifies."""
         return float(sum(r["share"] for r in self.rows if r["verdict"] == "proved" and r["specified"]))
 
     def __str__(self) -> str:
@@ -97,7 +97,7 @@ class Report:
 
 
 def estimated(read: Iterable[Meta], written: Iterable[Meta], operations: Extent = 0, bits: str = "float32") -> float:
-    """Return the least seconds on an H200: the launch, and the longer of moving each tensor once and of the
+    """Return the estimated seconds on an H200: the launch, plus the longer of moving each tensor once and of the
     arithmetic."""
     moved = sum(_number(product(m.shape)) * _BYTES.get(m.dtype, 1) for m in (*read, *written))
     rate = H200.matrix_rate(_MATRIX_BITS.get(bits, 32)) * H200.multiprocessors * H200.clock_hz
@@ -110,7 +110,7 @@ def _number(extent: Extent) -> float:
 
 
 def measured(entry: Entry, device: str) -> float:
-    """Seconds of an entry on tensors of its shapes with random contents, by the device's events."""
+    """Return the seconds of an entry on tensors of its shapes with random contents, measured by the device's events."""
     import torch
 
     from argus.tuning.bench import do_bench

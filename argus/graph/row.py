@@ -26,12 +26,13 @@ from argus.graph.terms import (
 
 POINTWISE, VIEW, REDUCTION, PRODUCT = "pointwise", "view", "reduction", "product"
 WINDOW, INDEXED, OTHER = "window", "indexed", "other"
-"""Kinds. Of the last one the meaning is known, and the generator leaves the operator to PyTorch."""
+"""Kinds of operators. For `OTHER`, the meaning is known, but the generator leaves the operator to PyTorch."""
 
 
 @dataclass(frozen=True)
 class Operand:
-    """A tensor argument. `split` says of a dimension into which sizes its index may be cut, most significant first."""
+    """A tensor argument. `split` lists, for each dimension, the sizes into which its index may be cut, most significant
+    first."""
 
     shape: tuple[Extent, ...]
     dtype: str
@@ -41,7 +42,7 @@ class Operand:
 
 @dataclass(frozen=True)
 class Result:
-    """Shape and dtype of a result."""
+    """The shape and dtype of a result."""
 
     shape: tuple[Extent, ...]
     dtype: str
@@ -49,7 +50,7 @@ class Result:
 
 @dataclass
 class Site:
-    """One use of an operator: its results, and where new variables come from."""
+    """One use of an operator: its results, and the source of new variables."""
 
     results: tuple[Result, ...]
     names: Any = field(default_factory=count)
@@ -68,16 +69,16 @@ class Site:
 
 
 Meaning = Callable[..., Any]
-"""`meaning(site, *arguments)`: arguments in the order of the operator's schema, tensors as `Operand`. Returns the
-element of the result as a function of its index, or a tuple of such functions."""
+"""`meaning(site, *arguments)` takes arguments in the order of the operator's schema, with tensors as `Operand`. It
+returns the element of the result as a function of its index, or a tuple of such functions."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """An operator of the table. `left` says why the generator does not take it, if it does not.
+    """An operator of the table. `left` is the reason why the generator does not take it, if there is one.
 
-    `places`: its result are places of elements. They neither wrap around nor lose digits, and elements are compared
-    as they are in memory, because rounding would decide between computed ones.
+    `places`: its results are indices of elements. They neither wrap around nor lose digits. Elements are compared as
+    they are in memory, because rounding would decide between computed ones.
     """
 
     kind: str
@@ -87,7 +88,7 @@ class Row:
 
 
 class NotExpressible(Exception):
-    """An operator's arguments for which the table has no meaning. The text says why."""
+    """The table has no meaning for an operator's arguments. The text gives the reason."""
 
 
 # ---------------------------------------------------------------------------- arithmetic of terms
@@ -167,7 +168,7 @@ def real_at(operand: Operand, index: Index) -> Term:
 def reshaped(index: Index, shape: tuple[Extent, ...], into: tuple[Extent, ...]) -> Index:
     """Convert `index` into a tensor of `shape` to the index of the same element in a reshaped tensor of shape `into`.
 
-    Digits are regrouped; where a size cuts through a digit, the index becomes quotients and remainders.
+    Digits are regrouped. If a size cuts through a digit, the index becomes quotients and remainders.
     """
     regrouped = _regrouped(index, into)
     if regrouped is not None:

@@ -1,4 +1,4 @@
-"""Scans of the first elements of a row: the first elements of the row's scan.
+"""Replace scans of the first elements of a row by the first elements of the row's scan.
 
     cumsum(x[:, :n], 1)  →  cumsum(x, 1)[:, :n]
 
@@ -17,7 +17,7 @@ from argus.graph.reduced import SCANS
 from argus.graph.row import normal
 
 _MOST_MORE = 1.25
-"""The largest ratio of the row to the part that is scanned."""
+"""The largest ratio of the row's length to that of the scanned part."""
 
 
 def scan_whole_rows(gm: torch.fx.GraphModule) -> None:
@@ -37,9 +37,10 @@ def scan_whole_rows(gm: torch.fx.GraphModule) -> None:
 
 
 def _is_prefix(node: Any) -> bool:
-    """Return True for a scan along the dimension along which its argument is most of another tensor, from the front.
+    """Return True for a scan along a dimension in which its argument is most of another tensor, from the front.
 
-    A scan that the graph returns stays: its strides would be those of whole rows."""
+    A scan that the graph returns is left unchanged, because its strides would be those of whole rows.
+    """
     part = node.args[0]
     if part.op != "call_function" or capture.name(part) != "slice.Tensor":
         return False

@@ -1,8 +1,8 @@
-"""The iteration space of a group of operators: atoms, of which the dimensions of all its values are made.
+"""The iteration space of a group of operators: atoms, of which the dimensions of all its values consist.
 
-A dimension is a tuple of atoms, most significant first: a view of [B * S, D] as [B, S, D] cuts an atom in two, a
-permutation changes the order of dimensions, and a dimension of one element has no atoms. So views between the operators
-of a group cost nothing, and a kernel has no statements for them.
+A dimension is a tuple of atoms, most significant first. A view of [B * S, D] as [B, S, D] cuts an atom in two, a
+permutation changes the order of dimensions, and a dimension of one element has no atoms. Views between the operators of
+a group therefore cost nothing, and a kernel has no statements for them.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ Dims = tuple[Dim, ...]
 
 
 class Mismatch(Exception):
-    """Dimensions that are not the same iterations. The text says why."""
+    """Dimensions do not have the same iterations. The text gives the reason."""
 
 
 def quotient(a: Extent, b: Extent) -> Extent | None:
-    """a / b if that is an integer larger than 1 for all sizes."""
+    """Return a / b if the quotient is an integer larger than 1 for all sizes, else None."""
     if isinstance(a, int) and isinstance(b, int):
         return a // b if b and a % b == 0 and a > b else None
     ratio = a / b
@@ -32,7 +32,8 @@ class Space:
 
     def __init__(self) -> None:
         self._sizes: list[Extent] = []
-        self._now: dict[int, Dim] = {}  # what an atom was cut into, or which one it is the same as
+        # for each atom: the atoms into which it was cut, or the atom with which it was unified
+        self._now: dict[int, Dim] = {}
         self._values: dict[Hashable, Dims] = {}
 
     def copy(self) -> Space:
@@ -41,7 +42,8 @@ class Space:
         return other
 
     def absorb(self, other: Space) -> None:
-        """Add the atoms and values of another space, numbered on. A key of both is one value. Raises Mismatch."""
+        """Add the atoms and values of another space under new numbers. Values with equal keys are unified. Raises
+        Mismatch."""
         shift = len(self._sizes)
         self._sizes += other._sizes
         self._now |= {a + shift: tuple(b + shift for b in into) for a, into in other._now.items()}
@@ -65,7 +67,7 @@ class Space:
         return product([self._sizes[a] for a in dim])
 
     def fresh(self, shape: Sequence[Extent]) -> Dims:
-        """Dimensions of new atoms."""
+        """Return dimensions of new atoms."""
         return tuple(() if size == 1 else (self._atom(size),) for size in shape)
 
     def __contains__(self, key: Hashable) -> bool:
@@ -81,7 +83,7 @@ class Space:
         return tuple(self._values)
 
     def resolved(self, dims: Dims) -> Dims:
-        """Dimensions in atoms as they are now."""
+        """Return the dimensions in terms of the current atoms."""
         return tuple(self.atoms(dim) for dim in dims)
 
     def atoms(self, dim: Sequence[int]) -> Dim:
@@ -92,7 +94,7 @@ class Space:
         return tuple(found)
 
     def unify(self, a: Dim, b: Dim) -> None:
-        """Make two dimensions the same iterations. Raises Mismatch."""
+        """Unify two dimensions, so that they have the same iterations. Raises Mismatch."""
         left, right = list(self.atoms(a)), list(self.atoms(b))
         while left and right:
             x, y = left.pop(), right.pop()
@@ -149,7 +151,7 @@ class Space:
         return len(self._sizes) - 1
 
     def _cut(self, atom: int, more: Extent, low: int) -> int:
-        """Cut an atom into a new one of `more` values and the atom `low`; returns the new one."""
+        """Cut an atom into a new one of `more` values and the atom `low`. Return the new atom."""
         high = self._atom(more)
         self._now[atom] = (high, low)
         return high

@@ -1,7 +1,7 @@
-"""The specification of a group's kernel, made of the graph's operators by the operator table, and of nothing else.
+"""The specification of a group's kernel, made only from the graph's operators and the operator table.
 
-The kernel's tensors are given: each is a view of a tensor of the graph (`argus.graph.layout`). The way in which the
-kernel computes them, its tiles, loops and masks, is not known here.
+The kernel's tensors are given: each is a view of a tensor of the graph (`argus.graph.layout`). The specification does
+not depend on how the kernel computes them, on its tiles, loops or masks.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from argus.graph.terms import Count, Element, Flat, Index, Load, Number, Reduce,
 from argus.graph.text import bare, dtype, literal, printed
 
 MOST_TERMS = 4000
-"""Nodes of a specification's term: beyond that number it is no longer readable, and takes long to prove."""
+"""Largest number of nodes of a specification's term. A larger term is no longer readable, and takes long to prove."""
 
 
 def specifications(group: Group, layout: Layout) -> dict[str, str]:
@@ -171,7 +171,7 @@ class _Builder:
         return found
 
     def place(self, digits: tuple[Var, ...]) -> str:
-        """Return an index as a value. It must run over one axis, or over a dimension of one element."""
+        """Return an index as a value. The index must run over one axis, or over a dimension of one element."""
         if len(digits) > 1:
             raise NotExpressible("an index over several axes as a value")
         return self.name((digits[0].name,)) if digits else "0"

@@ -1,11 +1,11 @@
-"""Index expressions: the meaning of an operator is the value of one element of its result, as a term over its operands.
+"""Index expressions. The meaning of an operator is the value of one element of its result, as a term over its operands.
 
     mm           Reduce("sum", (k,), Load(a, (m, k)) * Load(b, (k, n)))
     permute      Load(x, (j, i))
     layer norm   (x[i, j] - mean(i)) * rsqrt(variance(i) + eps) * weight[j] + bias[j]
 
 Terms are values without behaviour. `argus.graph.operators` makes them, `argus.graph.specification` prints them as
-`al.spec`, and the tests evaluate them beside PyTorch.
+`al.spec`, and the tests compare their values with PyTorch.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Var:
 
 @dataclass(frozen=True, slots=True)
 class Flat:
-    """An index made of digits, most significant first: (b, s) stands for b * S + s. No digits: 0."""
+    """An index made of digits, most significant first: (b, s) stands for b * S + s. No digits stand for 0."""
 
     digits: tuple[Var, ...]
 
@@ -52,7 +52,7 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """An elementwise operator of the language by name; "cast" converts to `dtype`."""
+    """An elementwise operator of the language, by name. "cast" converts to `dtype`."""
 
     op: str
     args: tuple[Term, ...]
@@ -71,7 +71,8 @@ class Reduce:
 
 @dataclass(frozen=True, slots=True)
 class Softmax:
-    """exp(score) where the variables have the values `at`, over the sum of exp(score) for all of their values."""
+    """exp(score) where the variables have the values `at`, divided by the sum of exp(score) over all of their values.
+    """
 
     vars: tuple[Var, ...]
     at: tuple[Var, ...]
@@ -81,7 +82,7 @@ class Softmax:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """The number of values that the variables take together, as a floating-point number."""
+    """The number of combinations of values of the variables, as a floating-point number."""
 
     vars: tuple[Var, ...]
     dtype: str

@@ -1,4 +1,4 @@
-"""Terms as text of the language, for specifications and for kernels alike."""
+"""Print terms as text of the language, for specifications and for kernels."""
 
 from __future__ import annotations
 

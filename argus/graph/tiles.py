@@ -1,8 +1,8 @@
-"""The choice of the tile that a generated kernel works on: the replaceable part of the generator.
+"""Choose the tile that a generated kernel works on. This is the replaceable part of the generator.
 
 A tile has columns, along which memory is contiguous, and rows. A reduction goes along the columns ("rows of a matrix
 are summed") or along the rows ("its columns are"). Reduced rows of up to `MOST_HELD` elements stay in registers: one
-pass over memory. Longer ones, and those whose length is known only when they run, are read piece by piece.
+pass over memory. Longer rows, and rows whose length is known only at run time, are read piece by piece.
 """
 
 from __future__ import annotations
@@ -14,30 +14,33 @@ from argus.graph.layout import LEFT, PARALLEL, PLACE, REDUCED, RIGHT, Axis, Layo
 from argus.graph.space import Mismatch
 
 MOST_HELD = 8192
-"""Elements of a row that the registers of a block hold beside what is computed from them."""
+"""Largest number of elements of a row that the registers of a block hold, in addition to the values computed from them.
+"""
 
 MOST_ROWS = 128
-"""Rows that are reduced in registers."""
+"""Largest number of rows that are reduced in registers."""
 
 LEAST_CHANNELS, LEAST_FILTERS = 3, 8
-"""Of a convolution that is multiplied by matrix instructions."""
+"""Smallest number of channels and filters of a convolution that uses matrix instructions."""
 
 FEW_CHANNELS = 8
-"""A convolution with fewer channels does not round float32 to TF32. Neither does cuDNN."""
+"""Number of channels below which a convolution does not round float32 to TF32. cuDNN does the same."""
 
-_ELEMENTS = 1024  # of a tile: 8 a thread of 4 warps
-_IN_FLIGHT = 4096  # of a row that is read piece by piece: a block waits for that many at a time
-_ROWS_OF_COLUMNS, _COLUMNS = 32, 128  # of a tile whose rows are reduced
-_ROWS_OF_SCANS = 16  # of a tile with scans along the columns: every thread gathers what all warps found
-_LEAST_WIDTH = 256  # of a row that is read piece by piece
-_SIDE, _LEAST_SIDE = 64, 4  # of a tile that is turned in shared memory
+_ELEMENTS = 1024  # elements of a tile: 8 for each thread of 4 warps
+_IN_FLIGHT = 4096  # elements of a row that is read piece by piece for which a block waits at a time
+_ROWS_OF_COLUMNS, _COLUMNS = 32, 128  # rows and columns of a tile whose rows are reduced
+# rows of a tile with scans along the columns, in which every thread gathers the results of all warps
+_ROWS_OF_SCANS = 16
+_LEAST_WIDTH = 256  # smallest width of a row that is read piece by piece
+_SIDE, _LEAST_SIDE = 64, 4  # sides of a tile that is transposed in shared memory
 
 
 @dataclass(frozen=True)
 class Tile:
-    """A tile of `height` by `width` elements along the axes `rows` (if any) and `columns`; the axes `grid` have a
-    program each. `over`: "columns", "rows" or "" for what is reduced; `loops`: further reduced axes; `held`: one tile
-    has all that is reduced; `turned`: results are contiguous along the rows, and leave through shared memory."""
+    """A tile of `height` by `width` elements along the axes `rows` (if any) and `columns`. Each index along the axes
+    `grid` has its own program. `over` says what is reduced: "columns", "rows" or "". `loops` are further reduced axes.
+    `held`: one tile contains all reduced elements. `turned`: results are contiguous along the rows, and are stored
+    through shared memory."""
 
     rows: Axis | None
     columns: Axis
@@ -94,7 +97,8 @@ def tile(layout: Layout, scans: bool = False, follows: Mapping[str, Axis] | None
 
 
 def _used(axis: Axis, height: int) -> float:
-    """Return the share of a tile's rows that are elements of an axis; 1 for a size that is known only at run time."""
+    """Return the share of a tile's rows that are elements of an axis, or 1 for a size that is known only at run time.
+    """
     if not isinstance(axis.extent, int):
         return 1.0
     height = min(height, _power(axis))
@@ -102,7 +106,8 @@ def _used(axis: Axis, height: int) -> float:
 
 
 def _turned(layout: Layout, columns: Axis, follows: Mapping[str, Axis]) -> Axis | None:
-    """Return the axis that is contiguous in a tensor that is read, if results are written along `columns` instead."""
+    """Return the axis along which a tensor that is read is contiguous, if results are written along `columns` instead.
+    """
     if any(not p.axes or p.axes[-1] is not columns or p.strides[-1] != 1 for p in layout.writes):
         return None
     for read in layout.reads:
@@ -116,7 +121,8 @@ def _turned(layout: Layout, columns: Axis, follows: Mapping[str, Axis]) -> Axis 
 
 @dataclass(frozen=True)
 class ProductTile:
-    """A product's tile: `m` by `n` elements along two axes, `k` terms at a time; `mma`: by a matrix instruction."""
+    """A product's tile: `m` by `n` elements along two axes, and `k` terms at a time. `mma`: a matrix instruction
+    computes it."""
 
     rows: Axis
     columns: Axis
@@ -188,7 +194,7 @@ _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2, "bool": 1}
 
 
 def _whole_vectors(param: Param, bits: int) -> bool:
-    """Return True if rows begin at multiples of 16 bytes, and have whole vectors."""
+    """Return True if rows begin at multiples of 16 bytes and consist of whole vectors."""
     sizes = (param.axes[-1].extent, *param.strides[:-1])
     return param.strides[-1] == 1 and all(size * bits % 128 == 0 for size in sizes)
 
@@ -196,8 +202,8 @@ def _whole_vectors(param: Param, bits: int) -> bool:
 @dataclass(frozen=True)
 class ConvolutionTile:
     """A convolution's tile: `filters` along the axis `rows` (if any) by pixels along the axes `pixels`, each with its
-    part of the tile, `k` channels at a time; `mma`: by a matrix instruction; `flat`: the pixels are places of the image
-    that follow one another in memory."""
+    part of the tile, and `k` channels at a time. `mma`: a matrix instruction computes it. `flat`: the pixels are
+    consecutive places of the image in memory."""
 
     rows: Axis | None
     pixels: tuple[tuple[Axis, int], ...]
@@ -218,7 +224,8 @@ def flat_tile(layout: Layout, spatial: tuple[Axis, ...], target: str, bits: int)
     if rows is None:
         raise Mismatch("no axis of filters")
     filters = 64 if -(-rows.extent // 64) % 2 else 128
-    plain = len(spatial) == 1 and filters == 128  # the result leaves through shared memory, which needs its room
+    # The result is stored through shared memory, which must have room for it.
+    plain = len(spatial) == 1 and filters == 128
     width, stages, warps, producers = 128 if plain else 256, 4, filters // 16, 4
     if target != "sm_90a":
         filters, width, stages, warps, producers = 32, 32, 3, 4, 0
@@ -262,7 +269,7 @@ def convolution_tile(layout: Layout, channels: Axis | None, spatial: tuple[Axis,
 
 
 def _filters(layout: Layout) -> Axis | None:
-    """Return the axis of filters; None if there is none. Raises Mismatch if there are several."""
+    """Return the axis of filters, or None if there is none. Raises Mismatch if there are several."""
     found = layout.of(LEFT)
     if len(found) > 1:
         raise Mismatch("filters along several axes")
@@ -270,7 +277,8 @@ def _filters(layout: Layout) -> Axis | None:
 
 
 def _beside(layout: Layout, rows: Axis | None, pixels: tuple[tuple[Axis, int], ...]) -> tuple[Axis, ...]:
-    """Return the axes of a convolution's grid: those of the result along which a tile has no filters and no pixels."""
+    """Return the axes of a convolution's grid: the axes of the result along which a tile has neither filters nor
+    pixels."""
     taken = {a.symbol for a, _ in pixels} | ({rows.symbol} if rows is not None else set())
     return tuple(a for a in layout.axes if a.kind not in (REDUCED, PLACE) and a.symbol not in taken)
 
@@ -285,10 +293,11 @@ def _rows_of_channels(layout: Layout, channels: Axis | None, bits: int) -> bool:
 def _shared_out(
     spatial: tuple[Axis, ...], phases: dict[str, int], width: int, images: tuple[Axis, ...]
 ) -> tuple[tuple[Axis, int], ...]:
-    """Return how many of a tile's pixels go along each axis, so that as few as possible are outside.
+    """Return how many of a tile's pixels lie along each axis, such that as few as possible are outside.
 
-    Ties go to the split with more pixels along the contiguous axis. A tile larger than an image covers several
-    images."""
+    Among equals, the split with more pixels along the contiguous axis is chosen. A tile larger than an image covers
+    several images.
+    """
     axes = [*(a for a in images[-1:] if isinstance(a.extent, int)), *spatial]
     best: tuple[tuple[float, int], tuple[int, ...]] | None = None
     for parts in _factors(width, len(axes)):
@@ -318,7 +327,7 @@ def _factors(width: int, count: int) -> Iterator[tuple[int, ...]]:
 
 
 def contiguous(layout: Layout, axes: list[Axis]) -> Axis:
-    """Return the axis along which most elements are contiguous in memory; the last of equals."""
+    """Return the axis along which most elements are contiguous in memory. Among equals, the last one is returned."""
 
     def weight(axis: Axis) -> tuple[int, int]:
         tensors = [p for p in (*layout.writes, *layout.reads) if p.axes and p.axes[-1] is axis and p.strides[-1] == 1]
@@ -328,7 +337,7 @@ def contiguous(layout: Layout, axes: list[Axis]) -> Axis:
 
 
 def _power(axis: Axis) -> int:
-    """Return the extent rounded up to a power of two; a tile's width for a size that is known only when it runs."""
+    """Return the extent rounded up to a power of two, or a tile's width for a size that is known only at run time."""
     return _power_of(axis.extent) if isinstance(axis.extent, int) else _ELEMENTS
 
 

@@ -232,4 +232,4 @@ ROWS: dict[str, Row] = {
     "index_select.default": Row(INDEXED, _index_select),
     "gather.default": Row(INDEXED, _gather),
 }
-"""By the operator's name without "aten."."""
+"""The rows by the operator's name without "aten."."""

@@ -1,7 +1,7 @@
 """Windows as the partition and the generator see them: sizes and steps of a convolution or of pooling.
 
-Atoms of a convolution: images n; groups g; channels c and f of a group; places of the image and of the result, and taps
-of the filters, which no other dimension is joined with.
+The atoms of a convolution are images n; groups g; channels c and f of a group; places of the image and of the result;
+and taps of the filters. Atoms of taps are not joined with other dimensions.
 
     x [n, (g, c), h, w]    weight [(g, f), c, r, s]    result [n, (g, f), p, q]
 """
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Window:
-    """A window operator. `op`: "convolution", "max" or "average"; the tuples have an entry for each spatial dimension.
-    `divisor`: what an average is divided by; None: the number of places inside of the image and of its border, if
-    `padded`."""
+    """A window operator. `op` is "convolution", "max" or "average". The tuples have an entry for each spatial
+    dimension. `divisor` is the divisor of an average; None means the number of places inside the image, including its
+    border if `padded`."""
 
     op: str
     taps: tuple[int, ...]
@@ -65,7 +65,7 @@ def window_of(node: Node) -> Window:
 
 
 def _adaptive(node: Node) -> Window:
-    """Pooling to a given size, where all windows have one size."""
+    """Return pooling to a given size, if all windows have the same size."""
     read, made = meta_of(inputs(node)[0]), capture.results(node)[0]
     assert read is not None and made is not None
     sizes = tuple(zip(read.shape[-2:], made.shape[-2:], strict=True))
@@ -77,7 +77,8 @@ def _adaptive(node: Node) -> Window:
 
 @dataclass(frozen=True)
 class Placed:
-    """A window in a space: the dimensions of what it reads and makes, and which of its atoms are what."""
+    """A window in a space: the dimensions of the values that it reads and computes, and the role of each of its atoms.
+    """
 
     reads: tuple[tuple[Value, str, Dims], ...]
     result: Dims
@@ -87,7 +88,7 @@ class Placed:
 
 
 def placed(space: Space, node: Node) -> Placed:
-    """New atoms for a window operator. Raises Mismatch for sizes that are known only when it runs."""
+    """Make new atoms for a window operator. Raises Mismatch for sizes that are known only at run time."""
     window = window_of(node)
     values, made = inputs(node), capture.results(node)[0]
     metas = [meta_of(v) for v in values[: 2 if window.op == "convolution" else 1]]

@@ -1,6 +1,6 @@
 """Rows of pooling and convolutions: sums and maxima over windows of an image.
 
-A window is a choice among all places, as specifications have it: the maximum over h of x[h] where
+A window is a choice among all places, as in specifications: the maximum over h of x[h] where
 `p * stride - padding <= h < p * stride - padding + size`. A transposed convolution adds up the products of all places
 and filters that contribute to an element.
 """
@@ -205,7 +205,7 @@ def _reached(place: Term, tap: Term, stride: int, padding: int, dilation: int) -
 def _border(
     here: Term, x: Operand, weight: Operand, site: Site, d: int, stride: int, padding: int, dilation: int
 ) -> list[Term]:
-    """Return the condition that a place is inside the image; none if all places are."""
+    """Return the condition that a place is inside the image, or none if all places are inside."""
     size, taps, made = x.shape[2 + d], weight.shape[2 + d], site.result.shape[2 + d]
     last = (made - 1) * stride - padding + (taps - 1) * dilation
     return [within(here, size)] if padding or last >= size else []
@@ -246,4 +246,4 @@ ROWS: dict[str, Row] = {
     "max_pool3d_with_indices.default": Row(WINDOW, _maximum_pool(3)),
     "convolution.default": Row(WINDOW, _convolution),
 }
-"""By the operator's name without "aten."."""
+"""The rows by the operator's name without "aten."."""

@@ -31,7 +31,7 @@ class Reply:
 
 
 class ModelError(Exception):
-    """A model gave no answer. `again`: the same request may succeed later."""
+    """A model returned no answer. `again`: the same request may succeed later."""
 
     def __init__(self, message: str, again: bool = False) -> None:
         super().__init__(message)
@@ -39,7 +39,7 @@ class ModelError(Exception):
 
 
 class BudgetError(ModelError):
-    """The tokens or the money of a run are spent."""
+    """The tokens or the money of a run are used up."""
 
 
 class Model(Protocol):

@@ -1,8 +1,8 @@
-"""The search ahead: texts that are several steps away from those that were measured, ranked by the performance model.
+"""The search ahead: texts several steps away from the measured ones, ranked by the performance model.
 
-Most steps pay only together with others: a tile that is larger wants more warps, and stages of its own. So the search
-goes on from texts that nobody has proved, built or timed yet. It lowers each text once, and asks the model for its
-time. What the machine cannot run, or runs more slowly, is rejected there.
+Most steps pay only together with others: a larger tile, for example, needs more warps and its own number of stages. The
+search therefore continues from texts that are not proved, built or timed yet. It lowers each text once, and asks the
+model for its time. Texts that the machine cannot run, or runs more slowly, are rejected there.
 """
 
 from __future__ import annotations
@@ -20,16 +20,18 @@ from argus.agents.optimize.planner import Planner, context_of, kind_of
 from argus.agents.optimize.service import Answer, Worker, WorkerLost
 
 _AGAIN = 0.05
-"""The logarithm by which a further text of a context seems slower, so that no context takes all of the search."""
+"""The logarithm by which each further text of a context seems slower, so that no context takes the whole search."""
 _SAME = 0.005
-"""A logarithm of times below which the model does not tell two texts apart; then an entry's promise counts."""
+"""Difference of logarithms of times below which the model does not distinguish two texts. The gain that an entry
+promises then decides."""
 
 Ask = Callable[[Worker, Answer], Answer]
 
 
 @dataclass(slots=True)
 class Node:
-    """A text, the move that made it from its parent, and what is known of it. `trial`: its number, if it was tried."""
+    """A text, the move that made it from its parent, and the known facts about it. `trial` is its number if it was
+    tried."""
 
     text: str
     found: Examined
@@ -66,7 +68,7 @@ class Ahead:
         self._expanded: dict[str, int] = {}
 
     def start(self, text: str, found: Examined, trial: int, us: float | None) -> Node:
-        """Add a text that was tried, or note that a known one was; its facts may have changed."""
+        """Add a text that was tried, or mark a known text as tried. Its facts may have changed."""
         node = self.nodes.setdefault(digest(text), Node(text, found))
         news = set(found.facts.items()) - set(node.found.facts.items())
         node.trial, node.us = trial, us
@@ -75,7 +77,7 @@ class Ahead:
         return node
 
     def look(self, expansions: int, planner: Planner, trials: Iterable[Trial]) -> None:
-        """Expand the most promising texts, some at a time. Without a model, only texts that were timed."""
+        """Expand the most promising texts, several at a time. Without a model, expand only texts that were timed."""
         calibration = calibrated(trials)
         batch = max(1, len(self._workers) // 8)
         done = 0
@@ -124,7 +126,7 @@ class Ahead:
 
 
 def score(node: Node, planner: Planner, calibration: dict[str, float]) -> float:
-    """Return minus the logarithm of the time that is expected of a text, as an optimist sees it."""
+    """Return minus the logarithm of the expected time of a text, as an optimist estimates it."""
     way = node.way()
     if not way:
         return -math.log(node.us or 1.0)
@@ -151,7 +153,7 @@ def seen(node: Node) -> bool:
 
 
 def calibrated(trials: Iterable[Trial]) -> dict[str, float]:
-    """Return, for each kind of kernel, the middle of measured times divided by those that the model predicted."""
+    """Return, for each kind of kernel, the median of measured times divided by predicted times."""
     found: dict[str, list[float]] = {}
     for trial in trials:
         if trial.us is not None and trial.predicted_us:

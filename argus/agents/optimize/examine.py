@@ -22,7 +22,7 @@ STAGES = ("parse", "task", "lower", "model", "prove", "build", "run", "compare",
 """The stages that may refuse a candidate, in order. Nothing is compiled to machine code before "build"."""
 
 SLOWER = 1.3
-"""A candidate is not proved if its predicted time is more than this many times that of a kernel as fast as the best."""
+"""A candidate is not proved if its predicted time exceeds that of the best kernel by more than this factor."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ _TILES = {"rows": (64, 128, 192, 256), "columns": (64, 96, 128, 160, 192, 224, 2
 _CPU_TILES = {"rows": (16, 32, 64, 128), "columns": (16, 32, 64, 128), "depth": (16, 32, 64), "stages": (2, 3)}
 _WARPS, _TALL, _GROUPS = (1, 2, 4, 8, 16, 32), (4, 8, 12, 16), (4, 8, 16)
 _ROWS_OF_VECTORS, _MOST_ELEMENTS = (1, 2, 4, 8, 16), 32768
-_ACCUMULATED = 200  # the most registers of a thread for accumulators
+_ACCUMULATED = 200  # largest number of registers of a thread for accumulators
 _SHARED = 227 * 1024
 
 
@@ -37,7 +37,7 @@ def moves(
 ) -> list[Move]:
     """Return all steps from a text, each leading to a different text, in no particular order.
 
-    With `of` above 1 only every `of`-th step from number `part` on, so that processes can share the work.
+    With `of` above 1, return only every `of`-th step from number `part` on, so that processes can share the work.
     """
     named = [*_entries(facts)][part::of]
     numbers = [*_numbers(text, name, target, facts, sizes)][part::of]
@@ -77,9 +77,9 @@ def _named(known: dict[str, int], names: tuple[str, ...]) -> str:
 
 
 def _products(known: dict[str, int], now: int, facts: dict[str, Fact], target: str) -> Iterator[dict[str, int]]:
-    """Yield other tiles of a matrix product, and for the tile that it has, other depths and numbers of stages.
+    """Yield other tiles of a matrix product, and, for the current tile, other depths and numbers of stages.
 
-    The accumulators fit the registers and the stages fit shared memory.
+    The accumulators fit into the registers, and the stages fit into shared memory.
     """
     rows, columns, depth = _named(known, ROWS), _named(known, COLUMNS), _named(known, DEPTH)
     stages = "STAGES" if "STAGES" in known else ""

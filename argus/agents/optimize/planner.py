@@ -1,4 +1,5 @@
-"""The planner: a bandit over (optimisation, context). Its prior is what entries and the performance model promise.
+"""The planner: a bandit over (optimisation, context). Its prior is the gain that entries and the performance model
+promise.
 
 Its table holds what it has learned: for each pair the number of outcomes, the mean of what was gained beyond the
 promise (logarithms of speed-ups) and their spread. A file passes the table on to the next task.
@@ -53,7 +54,8 @@ class Planner:
         return prior + mean + doubt
 
     def residual(self, name: str, context: str) -> tuple[float, float]:
-        """Return the gain beyond the promise that outcomes tell of, and a bonus that grows with the uncertainty."""
+        """Return the expected gain beyond the promise according to past outcomes, and a bonus that grows with the
+        uncertainty."""
         known = self.table.get(f"{name} in {context}", Score())
         mean = known.count * known.mean / (_PRIOR + known.count)
         return mean, _EXPLORE * max(known.deviation, 0.1) * 2 / math.sqrt(1 + known.count)

@@ -1,4 +1,5 @@
-"""Proposals of a language model in an optimisation: line patches of one text. The planner treats them like any move."""
+"""Proposals of a language model in an optimisation: line patches of one text. The planner treats them like other moves.
+"""
 
 from __future__ import annotations
 
@@ -10,20 +11,21 @@ from argus.agents.optimize.problem import Problem
 from argus.agents.refine import TASK, AnswerError, patched, question
 
 MODEL = "model"
-"""The name of the optimisation that a model proposes."""
+"""The name of the optimisation in which a model proposes the change."""
 _REMEMBERED = 6
 
 
 @dataclass(slots=True)
 class Proposer:
-    """Asks a model for one step at a time. `refused` holds what was said of its texts; `ended`, why it is silent."""
+    """Asks a model for one step at a time. `refused` holds the reasons why its texts were refused, and `ended` the
+    reason why it is no longer asked."""
 
     model: Model
     refused: list[str] = field(default_factory=list)
     ended: str = ""
 
     def propose(self, problem: Problem, text: str, lessons: list[str]) -> Move | None:
-        """Return a step from a text; None if the answer is no patch, or if the model answers no more."""
+        """Return a step from a text, or None if the answer is no patch, or if the model is no longer asked."""
         if self.ended:
             return None
         said = "\n".join(f"- {line}" for line in (*lessons[-_REMEMBERED:], *self.refused[-_REMEMBERED:]))

@@ -36,10 +36,11 @@ def as_json(folder: Folder, problem: Problem, state: State) -> Json:
 
 
 def rejected(state: State) -> tuple[int, int]:
-    """Count the candidates that are wrong or no faster than the best before them, and those of them not compiled.
+    """Count the candidates that are wrong or no faster than the best before them, and how many of these were not
+    compiled.
 
-    The latter are those that a stage before the build refused, and the texts of the search ahead that are refused or
-    expected to be slower.
+    Candidates that were not compiled are those that a stage before the build refused, and the texts of the search ahead
+    that are refused or expected to be slower.
     """
     best, useless = state.trials[0].us or 0.0, list[Trial]()
     for trial in state.trials[1:]:

@@ -28,13 +28,15 @@ from argus.tuning.model import MODELS
 
 _PROVER, _TIMER = "argus.agents.optimize.prover", "argus.agents.optimize.timer"
 _PROOF_S, _RUN_S = 300.0, 180.0
-"""A process that takes longer is ended, and its candidate is refused. A time-out never counts as a proof."""
+"""Time limits of a proof and of a run, in seconds. A process that exceeds its limit is ended, and its candidate is
+refused. A time-out never counts as a proof."""
 _BETTER = 0.995
 _REPEATED, _FINALISTS = 3, 3
 _WIDTH = 8
-"""The most candidates of a round. Small rounds let later candidates start from a better text."""
+"""Largest number of candidates in a round. Small rounds let later candidates start from a better text."""
 _ALIKE, _MOST_ALIKE = 0.005, 3
-"""In a round at most so many candidates have predicted times that differ by less than this logarithm."""
+"""Candidates whose predicted times differ by less than this logarithm are alike. A round has at most `_MOST_ALIKE` of
+them."""
 
 Show = Callable[[State, str], None]
 
@@ -152,13 +154,13 @@ class Run:
             self._ahead.start(self.folder.text(trial.number), found, trial.number, trial.us)
 
     def _look(self, trials: Sequence[Trial]) -> None:
-        """Search ahead, as far as this many processes come in a few seconds."""
+        """Search ahead, as far as these processes get in a few seconds."""
         self._ahead.look(max(2, len(self._provers) // 2), self.planner, trials)
 
     # ------------------------------------------------------------------ a round
 
     def _round(self) -> bool:
-        """Examine the most promising texts in parallel, and time those that pass. False if there are none."""
+        """Examine the most promising texts in parallel, and time those that pass. Return False if there are none."""
         self._look(self.state.trials)
         self._propose()
         chosen = self._chosen()
@@ -228,7 +230,8 @@ class Run:
         self._note(trial, node.text)
 
     def _learn(self, way: Sequence[Node], parent: Trial, trial: Trial) -> None:
-        """Tell the planner of each step what the model foresaw of it, and an equal share of what it did not."""
+        """Tell the planner, for each step, the gain that the model foresaw, and an equal share of the rest of the
+        measured gain."""
         gain = None if trial.us is None or parent.us is None else math.log(parent.us / trial.us)
         promises = [_promise(n) for n in way]
         rest = 0.0 if gain is None else (gain - sum(promises)) / len(way)
@@ -257,7 +260,7 @@ class Run:
         self._show(state, line)
 
     def _count(self) -> None:
-        """Count what the search ahead looked at and nobody compiled."""
+        """Count the texts that the search ahead examined and nobody compiled."""
         counts = {"refused": 0, "slower": 0, "open": 0}
         for node in self._ahead.nodes.values():
             if node.trial is None:
@@ -349,7 +352,7 @@ class Run:
 
 
 def _promise(node: Node) -> float:
-    """Return the gain of a step, a logarithm, that the model foresees; where it sees none, what the entry promises."""
+    """Return the gain of a step, as a logarithm, that the model foresees, or else the gain that the entry promises."""
     before = node.parent.found.predicted_us if node.parent is not None else None
     if node.move is None or not seen(node) or before is None or node.found.predicted_us is None:
         return 0.0 if node.move is None else math.log(node.move.gain)

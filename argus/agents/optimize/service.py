@@ -1,4 +1,4 @@
-"""Worker processes that answer one request per line. Nothing else can write to the pipe of their answers.
+"""Worker processes that answer one request per line. Only the worker's own code can write to the pipe of its answers.
 
 Whatever a worker's libraries or compilers print goes to its standard error, so no printed line can pass for an answer.
 A worker that dies is replaced; the request that it died of is refused.

@@ -1,4 +1,4 @@
-"""The process that runs and times candidates. It does not know how they were made, and judges none of them.
+"""The process that runs and times candidates. It does not know how they were made, and it judges none of them.
 
 A candidate is built before its seed is known, so that no build can depend on inputs. Inputs are drawn under each hidden
 distribution. Outputs are poisoned before every run that is compared, and the device is synchronised before a result is
@@ -22,7 +22,7 @@ from argus.simulate.sizes import shape_of
 from argus.tuning.bench import do_bench
 
 DISTRIBUTIONS = (1.0, 3.0, 0.01, -1.0)
-"""Factors of the inputs, which no candidate is told."""
+"""Factors by which inputs are multiplied. Candidates are not told them."""
 _WARMUP_MS, _REP_MS = 10.0, 60.0
 
 
@@ -47,7 +47,7 @@ class Timer:
 
         callable_ = from_text(request["text"], problem.path)[problem.name]
         callable_.prepare(*arguments(torch, kernel, problem, request["device"], seed=0, factor=1.0))
-        self._built = {request["text"]: callable_}  # only one at a time, because inputs fill the memory
+        self._built = {request["text"]: callable_}  # Only one candidate is kept, because inputs fill the memory.
         return {"built": True}
 
     def _run(self, problem: Problem, kernel: Kernel, request: Answer) -> Answer:

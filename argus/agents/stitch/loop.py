@@ -1,7 +1,7 @@
 """The loop: plan, draft, verify, tune the kernel that is expected to take longest, measure, and plan again.
 
 The first draft is what `torch.compile(backend="argus")` makes. Every kernel of every draft is proved by the backend; a
-draft counts if it agrees with the reference under hidden inputs, and if it is faster. Nobody needs a language model.
+draft counts if it agrees with the reference under hidden inputs, and if it is faster. The loop needs no language model.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _WORKER = "argus.agents.stitch.reference"
 _LOAD_S, _DRAFT_S = 300.0, 900.0
 _BETTER = 0.995
 _PLENTY = 0.95
-"""A draft that takes more than this share of the best one's time is no reason to go on with its kernel."""
+"""If a draft takes more than this share of the best draft's time, tuning of its kernel does not continue."""
 _LOOKED, _PROVED = 64, 3
-"""The most choices of a kernel that the model ranks, and those of them that are proved."""
+"""Number of choices of a kernel that the model ranks, and number of these that are proved."""
 
 Show = Callable[[str], None]
 
@@ -48,7 +48,8 @@ class Limits:
 
 @dataclass(slots=True)
 class Stitch:
-    """A run: times of the reference, of the first draft and of the best one, the choices, and what was done."""
+    """The state of a run: times of the reference, of the first draft and of the best draft, the choices, and the steps
+    taken."""
 
     reference_us: float = 0.0
     draft_us: float = 0.0
@@ -92,7 +93,7 @@ class _Loop:
         return found
 
     def _tune(self, item: Item) -> None:
-        """Try other numbers of one kernel; two attempts in a row that bring nothing end it."""
+        """Try other numbers of one kernel. Stop after two attempts in a row without a gain."""
         idle = 0
         for choice in ranked(item)[: self.limits.attempts]:
             before = self.found.best_us
@@ -141,9 +142,10 @@ def _item(data: dict[str, Any]) -> Item:
 
 
 def ranked(item: Item) -> list[Choice]:
-    """Return the choices of a kernel that are proved and expected to be faster than what it has, the fastest first.
+    """Return the choices of a kernel that are proved and expected to be faster than its current choice, the fastest
+    first.
 
-    Without a model of the target, they are those nearest to what it has.
+    Without a model of the target, return the choices nearest to the current one.
     """
     now = predicted(item, item.now)
     near = list(neighbours(item.now))[:_LOOKED]

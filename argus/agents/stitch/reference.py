@@ -1,6 +1,6 @@
 """The process that runs the author's PyTorch file: it compiles, compares and times the model, and judges nothing.
 
-The file has what KernelBench's files have: `Model`, `get_inputs` and `get_init_inputs`. Inputs of a comparison are
+The file has the form of KernelBench's files: `Model`, `get_inputs` and `get_init_inputs`. Inputs of a comparison are
 drawn anew each time, and multiplied by factors that no kernel is told.
 """
 
@@ -20,12 +20,13 @@ from argus.source import SourceFile
 
 SCALES = (1.0, 3.0, 0.01, -1.0)
 TOLERANCE = 1e-2
-"""Of the largest element's size: of models in float32 on a GPU, whose products round operands to 19 bits."""
+"""Tolerance relative to the magnitude of the largest element, for float32 models on a GPU, whose products round
+operands to 19 bits."""
 _WARMUP_MS, _REP_MS = 20.0, 100.0
 
 
 class Reference:
-    """The author's model, once as PyTorch runs it, once compiled."""
+    """The author's model, once as PyTorch runs it and once compiled."""
 
     def __init__(self) -> None:
         self._model: Any = None
@@ -90,7 +91,8 @@ class Reference:
                       "sizes": _sizes(text, target)}  # fmt: skip
 
     def _difference(self, torch: Any, call: Any, seed: int) -> str:
-        """Describe where the compiled model differs by more than rounding explains; "" if nowhere."""
+        """Describe where the compiled model differs by more than rounding explains, or return "" if it does not differ.
+        """
         for place, factor in enumerate(SCALES):
             inputs = self._inputs(torch, seed + place, factor)
             theirs, ours = self._model(*inputs), call(*inputs)
@@ -105,7 +107,7 @@ class Reference:
 
 
 def _sizes(text: Any, target: str) -> dict[str, int]:
-    """Return the sizes of a generated kernel, from the tensors that it is for; none if they are symbolic."""
+    """Return the sizes of a generated kernel from its tensors, or none if they are symbolic."""
     try:
         tile = compile.elaborate(SourceFile("kernel.py", text.text), text.name, Options(target=target))
     except ArgusError:

@@ -1,4 +1,4 @@
-"""Kernels of the graph compiler with other numbers: extents of tiles, and warps. What they compute stays the same."""
+"""Kernels of the graph compiler with other numbers: extents of tiles, and warps. Their results stay the same."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Choice:
 
 @dataclass(slots=True)
 class Item:
-    """A kernel of the plan: its key, text, target, what it has now, sizes, and the seconds that are expected of it."""
+    """A kernel of the plan: its key, text, target, current choice, sizes, and expected time in seconds."""
 
     key: str
     name: str
@@ -36,12 +36,12 @@ class Item:
 
 
 def key_of(text: str) -> str:
-    """Return what identifies a kernel: a digest of the text that the graph compiler makes of it by itself."""
+    """Return the key of a kernel: a digest of the text that the graph compiler generates by default."""
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def neighbours(now: Choice) -> Iterator[Choice]:
-    """Yield the choices near one: each constant and the warps times a half, two or four."""
+    """Yield the choices near the current one: each constant and the number of warps times a half, two or four."""
     names = sorted(now.constants)
     for factors in product(_FACTORS, repeat=len(names) + 1):
         constants = {n: int(now.constants[n] * f) for n, f in zip(names, factors, strict=False)}

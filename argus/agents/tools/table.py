@@ -26,7 +26,7 @@ from argus.work import LIMIT_S
 
 PATH = "kernel.py"
 MOST_TEXT = 200_000
-"""The most characters of a text that a tool takes."""
+"""Largest number of characters of a text that a tool accepts."""
 
 Sizes = Mapping[str, int]
 

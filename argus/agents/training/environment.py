@@ -1,7 +1,7 @@
 """The environment of a learner, in the form of Gymnasium: `reset`, `step`, and spaces where Gymnasium is installed.
 
 A state is a kernel's text at some sizes, an action an entry of the knowledge base. A step tries the action on the best
-text so far. The reward is the logarithm of the speed-up over the best before, less a price for the step.
+text so far. The reward is the logarithm of the speed-up over the best text so far, minus a price for the step.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Observation = NDArray[np.float32]
 
 
 def observed(facts: dict[str, Fact], sizes: Sequence[int], refused: Sequence[bool]) -> Observation:
-    """Return the features of a state: facts, what bounds it, sizes, and the actions that failed on this text."""
+    """Return the features of a state: facts, the bottleneck, sizes, and the actions that failed on this text."""
     counted = [min(3.0, float(facts.get(name, 0))) for name in _COUNTED]
     scaled = [math.log1p(min(1e9, max(0.0, float(facts.get(name, 0))))) / 8 for name in _SCALED]
     bound = [float(facts.get("bound") == name) for name in _BOUNDS]
@@ -48,7 +48,8 @@ def _base() -> type[Any]:
 
 
 class OptimizeEnv(_base()):  # type: ignore[misc]
-    """Tasks come in turn, or as `reset(options={"task": ...})` says. `info` holds the mask of actions and times."""
+    """The environment. Tasks come in turn, or as `reset(options={"task": ...})` requests. `info` holds the mask of
+    actions and the times."""
 
     metadata: ClassVar[dict[str, Any]] = {"render_modes": []}
 

@@ -1,8 +1,9 @@
 """Supervised pairs without end, made by machine and labelled by proof: the two atomic skills of a writer of kernels.
 
-`repairs`: a wrong kernel with what the verifier says of it, and the right one. Every edit of a right text that the
-verifier refutes makes a pair. `better`: a proved kernel with the facts that the performance model tells, and a faster
-one that is proved. A family of kernels is all in one part of a split, so that no test knows a neighbour of its answer.
+`repairs`: a wrong kernel with the verifier's findings, and the right kernel. Every edit of a right text that the
+verifier refutes makes a pair. `better`: a proved kernel with facts from the performance model, and a faster proved
+kernel. All kernels of a family are in the same part of a split, so that no training pair is closely related to a test
+answer.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class Pair:
 
 
 def families(root: Path | None = None) -> dict[str, tuple[str, str]]:
-    """Return the right kernels that pairs are made of: their family, path and name."""
+    """Return the right kernels from which pairs are made: their family, path and name."""
     found = {path.stem: (str(path), path.stem) for path in sorted((FOLDER / "kernels").glob("*.py"))}
     for path in sorted(root.glob("*.py")) if root is not None else ():
         try:
@@ -74,7 +75,7 @@ def repairs(
         wrong = edit.apply(text)
         try:
             found = judge(Text(SourceFile(Path(path).name, wrong), name, options), limit_s, simulated=False)
-        except Exception:  # what the compiler fails on teaches nothing
+        except Exception:  # A compiler failure teaches nothing.
             continue
         if found.verdict is Verdict.REFUTED:
             errors = [d for d in found.diagnostics if d.severity is Severity.ERROR]
@@ -82,9 +83,9 @@ def repairs(
 
 
 def better(task: Task, world: World, seed: int, depth: int = 6) -> Iterator[Pair]:
-    """Yield pairs of a text and a faster one, on random ways through the rewrites; both are kernels of one task.
+    """Yield pairs of a text and a faster one, along random paths through the rewrites. Both are kernels of one task.
 
-    Only the model says that the answer is faster. Whether it is proved, a caller asks of those that it uses.
+    The answer is only predicted to be faster. A caller proves the pairs that it uses.
     """
     chance = random.Random(f"{seed} {task}")
     while True:
@@ -109,7 +110,7 @@ def better(task: Task, world: World, seed: int, depth: int = 6) -> Iterator[Pair
 
 
 def distinct(pairs: Iterable[Pair], count: int, patience: int = 1000) -> Iterator[Pair]:
-    """Yield the first `count` different pairs; fewer if `patience` pairs in a row bring nothing new."""
+    """Yield the first `count` different pairs, or fewer if `patience` pairs in a row are repetitions."""
     seen: set[str] = set()
     idle = 0
     for pair in pairs:

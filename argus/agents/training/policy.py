@@ -24,7 +24,7 @@ Learner = Callable[[OptimizeEnv, str, int, float], None]
 
 @dataclass(slots=True)
 class Curve:
-    """What was measured in training, after so many episodes: the steps on the held-out tasks, on average."""
+    """A measurement during training after a number of episodes: the average number of steps on the held-out tasks."""
 
     episodes: list[int] = field(default_factory=list)
     steps: list[float] = field(default_factory=list)
@@ -88,7 +88,7 @@ def _logits(torch: Any, model: Any, seen: Observation, mask: list[bool]) -> Any:
 
 
 def _update(torch: Any, optimizer: Any, ways: Sequence[_Way]) -> None:
-    """Make actions likelier that led to more than the others of the group did from the same step on."""
+    """Increase the probability of actions that led to more reward than the rest of the group from the same step on."""
     returns = [_returns(rewards) for _, _, rewards in ways]
     longest = max(map(len, returns), default=0)
     middle = [_mean([r[at] for r in returns if at < len(r)]) for at in range(longest)]
@@ -124,7 +124,7 @@ def _spread(values: Sequence[float]) -> float:
 
 
 def greedy(torch: Any, model: Any) -> Chooser:
-    """Choose the action that the network likes best."""
+    """Choose the action with the highest probability."""
 
     def choose(env: OptimizeEnv, seen: Observation, mask: list[bool]) -> int:
         with torch.no_grad():
@@ -134,7 +134,7 @@ def greedy(torch: Any, model: Any) -> Chooser:
 
 
 def bandit(planner: Planner) -> Chooser:
-    """Choose the action of which the planner expects most; its prior is what the entry promises."""
+    """Choose the action from which the planner expects most. The prior is the gain that the entry promises."""
 
     def choose(env: OptimizeEnv, seen: Observation, mask: list[bool]) -> int:
         context = context_of(env.world.facts(env.task, env.text))
@@ -157,7 +157,8 @@ def taught(planner: Planner) -> Learner:
 
 def steps_of(world: World, tasks: Sequence[Task], choose: Chooser, learn: Learner | None = None,
              most: int = 40) -> list[int]:  # fmt: skip
-    """Return the steps until `NEAR` of the best known speed of each task; `most` + 1 where that is not reached."""
+    """Return the number of steps until `NEAR` of the best known speed of each task, or `most` + 1 if it is not reached.
+    """
     found = []
     for task in tasks:
         env = OptimizeEnv([task], world, most)
@@ -183,7 +184,7 @@ def _steps(env: OptimizeEnv, task: Task, choose: Chooser, learn: Learner | None,
 
 
 def best_known(world: World, task: Task, beam: int = 4, depth: int = STEPS) -> float:
-    """Return the least predicted time that a beam search finds on ways on which no step makes the kernel slower."""
+    """Return the least predicted time that a beam search finds along paths on which no step makes the kernel slower."""
     front = [world.naive(task)]
     seen, best = set(front), world.time(task, front[0])
     for _ in range(depth):

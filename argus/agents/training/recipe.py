@@ -94,7 +94,7 @@ def grpo(name: str, out: Path, steps: int, tiny: bool = False) -> None:
 
 
 def main(given: list[str] | None = None) -> int:
-    """Run one command. Returns the exit status."""
+    """Run one command. Return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m argus.agents.training.recipe", description="Training on proofs.")
     commands = parser.add_subparsers(dest="command", required=True)
     pairs = commands.add_parser("pairs", help="supervised pairs, a line of JSON each")

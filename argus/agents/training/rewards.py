@@ -1,8 +1,8 @@
-"""Rewards by rules: what a kernel's text is worth, for GRPO and the like.
+"""Rewards by rules for a kernel's text, for GRPO and similar methods.
 
 `reward` is that of StitchCUDA (arXiv 2603.02637): min(3, (min(speed-up, 5) + 0.3) (1 + lambda (r - 0.5))), where r is
-the sum of four scores from 1 to 5, less 4, over 16. What is wrong, or changes the task, is worth 0. Here a rule gives
-every score, and a proof says what is wrong.
+the sum of four scores from 1 to 5, less 4, over 16. A text that is wrong, or that changes the task, gets 0. Here rules
+give the scores, and a proof decides whether a text is wrong.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ class Outcome:
 
 
 def reward(outcome: Outcome, weight: float = 1.0) -> float:
-    """Return the reward of an outcome; 0 for what is wrong or changes the task. `weight` is the rubric's lambda."""
+    """Return the reward of an outcome, or 0 if the text is wrong or changes the task. `weight` is the rubric's lambda.
+    """
     if outcome.refused:
         return 0.0
     return min(MOST, (min(outcome.speedup, FASTEST) + BASE) * (1 + weight * (outcome.rubric - 0.5)))

@@ -1,4 +1,4 @@
-"""What a step leads to: texts, the entries that apply to them, and the times that the performance model predicts.
+"""The result of each step: texts, the entries that apply to them, and the times that the performance model predicts.
 
 Nothing is proved or run here, so that a learner can take thousands of steps. Each text is lowered once.
 """
@@ -20,7 +20,7 @@ from argus.tuning.model import MODELS, estimate, occupancy
 from argus.tuning.work import work_of
 
 ACTIONS: tuple[Entry, ...] = tuple(e for e in entries() if e.steps)
-"""The entries of the knowledge base that rewrites carry out: an action is the place of one."""
+"""The entries of the knowledge base that rewrites carry out. An action is the index of one of them."""
 FLOAT = 0.125
 
 
@@ -39,7 +39,7 @@ class Task:
 
 @dataclass(slots=True)
 class _Text:
-    """A text that was lowered, or not; its facts, and where each action leads from it."""
+    """A text, lowered if possible, with its facts and the text to which each action leads."""
 
     explicit: compile.ExplicitKernel | None
     facts: dict[str, Fact]
@@ -47,7 +47,7 @@ class _Text:
 
 
 class World:
-    """The texts that are reached from naive kernels on one target."""
+    """The texts that can be reached from naive kernels on one target."""
 
     def __init__(self, target: str = "sm_90a") -> None:
         self.target = target
@@ -60,7 +60,8 @@ class World:
         return (FOLDER / "kernels" / f"{task.kernel}.py").read_text(encoding="utf-8")
 
     def time(self, task: Task, text: str) -> float:
-        """Return the microseconds that the model predicts; infinity for what does not lower or fit the machine."""
+        """Return the microseconds that the model predicts, or infinity for a text that does not lower or does not fit
+        the machine."""
         explicit = self._text(task, text).explicit
         if explicit is None:
             return math.inf
@@ -86,7 +87,7 @@ class World:
                 for place, entry in enumerate(ACTIONS)]  # fmt: skip
 
     def step(self, task: Task, text: str, action: int) -> str | None:
-        """Return the text that an action makes; None if it changes nothing."""
+        """Return the text that an action makes, or None if it changes nothing."""
         known = self._text(task, text)
         if action not in known.leads:
             new = rewrite(text, task.kernel, *ACTIONS[action].steps)
