@@ -29,6 +29,7 @@ from argus.graph.row import NotExpressible
 from argus.graph.scans import scan_whole_rows
 from argus.graph.space import Mismatch
 from argus.graph.terms import Extent, product
+from argus.graph.views import A_VIEW
 from argus.runtime import jit
 from argus.runtime.device import target_of
 
@@ -236,7 +237,7 @@ class _Compilation:
         """Enter the remaining operators into the report. `compiled` are the operators that Inductor runs."""
         for node, reason in found.left.items():
             row = capture.row(node)
-            if row is not None and row.left == "a view":
+            if row is not None and row.left == A_VIEW:
                 continue
             metas = [m for v in inputs(node) if (m := meta_of(v)) is not None]
             made = [m for m in capture.results(node) if m is not None]

@@ -154,7 +154,8 @@ def refusal(node: Node) -> str:
         return f"{name(node)} of {known[0].dtype}"
     if unwritten and not found.places:
         return f"{name(node)}: kernels do not compute {unwritten[0]}, which may wrap around or lose digits"
-    if len({m.device for m in (*known, *made)}) > 1:
+    placed = [m for v in inputs(node) if not is_constant(v[0]) and (m := meta_of(v)) is not None]
+    if len({m.device for m in (*placed, *made)}) > 1:
         return f"{name(node)} on several devices"
     factor = widened(node) or known[-1].dtype
     if name(node) in PRODUCTS and known[-1].device.startswith("cuda") and not _multiplied(factor):

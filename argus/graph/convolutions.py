@@ -149,16 +149,24 @@ class ConvolutionEmitter(Emitter):
         together = len(axes) + len(phases) + len(beside) > MOST_GRID
         axes += [("phase", str(prod(size for _, size in phases)))] if together else [(n, str(s)) for n, s in phases]
         axes += beside
-        order = ", persistent=True" + (', schedule="rows"' if conv.warps > 4 else "") if conv.producers else ""
-        self.out.add(
-            f"{', '.join(name for name, _ in axes)} = al.grid({', '.join(extent for _, extent in axes)}{order})"
-        )
+        names, extents = ", ".join(name for name, _ in axes), ", ".join(extent for _, extent in axes)
+        self.out.add(f"{names} = al.grid({extents}{self.order()})")
         for place, (name, size) in enumerate(phases if together else []):
             self.out.add(f"{name} = phase // {prod(s for _, s in phases[place + 1 :])} % {size}")
         if conv.rows is not None:
             index = conv.rows.index
             self.out.add(f"{index}0 = p{index} * HEIGHT")
             self.out.add(f"{index} = {index}0 + al.arange(HEIGHT)")
+
+    def order(self) -> str:
+        """Return the order of the grid's programs, as further arguments."""
+        conv = self.conv
+        return ", persistent=True" + (', schedule="rows"' if conv.warps > 4 else "") if conv.producers else ""
+
+    def overlapped(self) -> str:
+        """Return an order in which one tile's results are stored while another one is multiplied."""
+        schedule = "rows" if self.conv.warps > 4 else "pingpong"
+        return f', persistent=True, schedule="{schedule}"' if self.conv.producers else ""
 
     def blocks(self, axis: Axis, part: int) -> int | str:
         own = next((d for d in self.dims if d.result is axis), None)
@@ -309,7 +317,8 @@ class ConvolutionEmitter(Emitter):
         if c is not None:
             out.add(f"for {c.index} in range(0, {c.size}):")
             out.depth, loops = out.depth + 1, loops + 1
-        conditions, inside = [], []
+        conditions: list[str] = []
+        inside = self.inside()
         for d in self.dims:
             turn = "0"
             if d.turns > 1:
@@ -320,16 +329,18 @@ class ConvolutionEmitter(Emitter):
             if d.tap is not None:
                 out.add(f"{d.tap.index} = {tap}")
             out.add(f"at{d.number} = {place}")
-            inside.append(f"(0 <= at{d.number}) & (at{d.number} < {d.size})")
+            if not self.in_bounds(d):
+                inside.append(f"(0 <= at{d.number}) & (at{d.number} < {d.size})")
             conditions += [condition] if condition else []
         at = {d.image.symbol: f"at{d.number}" for d in self.dims if d.image is not None}
         pixels = ", ".join(at.get(axis.symbol, axis.index) for axis in self.x.axes)
         inside += [f"({a.index} < {a.size})" for a in self.across if a in self.x.axes]
-        mask = " & ".join(inside + conditions)
-        out.add(f"window = al.load({self.x.name}[{pixels}], mask={mask}).to(al.float32)")
+        mask = f", mask={' & '.join(inside + conditions)}" if inside or conditions else ""
+        out.add(f"window = al.load({self.x.name}[{pixels}]{mask}).to(al.float32)")
         f = self.conv.rows
         filters = ", ".join(axis.index for axis in self.w.axes)
-        guard = " & ".join([*([f"({f.index} < {f.size})"] if f is not None else []), *conditions])
+        cut = f is not None and f.extent % self.conv.filters != 0
+        guard = " & ".join([*([f"({f.index} < {f.size})"] if f is not None and cut else []), *conditions])
         wanted = f", mask={guard}" if guard else ""
         if f is None and conditions:
             wanted = ""  # For a scalar, the window is zero there, and the tap is clamped.
@@ -337,6 +348,14 @@ class ConvolutionEmitter(Emitter):
         out.add(f"weight = al.load({self.w.name}[{filters or '0'}]{wanted}).to(al.float32)")
         out.add(f"total = total + {'weight' if f is None else 'weight[:, None]'} * window")
         out.depth -= loops
+
+    def inside(self) -> list[str]:
+        """Return conditions on the tile's pixels under which `in_bounds` holds."""
+        return []
+
+    def in_bounds(self, d: Spatial) -> bool:
+        """Return True if all places that pixels of the result reach along a dimension are in the image."""
+        return False
 
     def clamped(self, axis: Axis) -> str:
         taps = {d.tap.symbol for d in self.dims if d.tap is not None}

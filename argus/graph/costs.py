@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from math import prod
+from math import inf, prod
 from typing import Any
 
 from argus.graph import capture
+from argus.graph.convolutions import by_matrices
 from argus.graph.partition import Apart, Group
 
 MOST_COST, TERMS, LARGE = 3, 1500, 2**22
@@ -34,7 +35,11 @@ def costly_part(group: Group) -> Apart | None:
 
 
 def _most(group: Group) -> float:
-    """Return the largest total cost of functions that may follow a group's product in its kernel."""
+    """Return the largest total cost of functions that may follow a group's product in its kernel.
+
+    Without matrix instructions there are threads enough for any."""
+    if group.window is not None and not by_matrices(group):
+        return inf
     over = set(group.space.atoms(group.contracted)) - set(group.space.atoms(group.places))
     terms, made = ([group.space.size(a) for a in atoms] for atoms in (over, _made(group)))
     if not all(isinstance(size, int) for size in (*terms, *made)) or prod(made) < LARGE:

@@ -18,7 +18,8 @@ from typing import Any
 
 import torch
 
-from argus.graph.tiles import FEW_CHANNELS, LEAST_CHANNELS, LEAST_FILTERS, MOST_HELD, MOST_ROWS
+from argus.graph.convolved import convolution
+from argus.graph.tiles import MOST_HELD, MOST_ROWS
 
 aten = torch.ops.aten
 
@@ -33,6 +34,9 @@ PARTS = (
     aten.native_layer_norm_backward,
 )
 
+WHOLE = (aten.tril.default, aten.triu.default)
+"""Operators of PyTorch's decompositions that have a row of their own: parts would compute with integers."""
+
 _BLOCKS = 1056
 """Number of programs at which a reduction fills a GPU: eight for each multiprocessor of the largest GPU."""
 _FEW_TERMS, _LEAST_PART, _ACROSS = 4096, 32, 64
@@ -46,6 +50,8 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     from torch._decomp import core_aten_decompositions, get_decompositions
 
     found: dict[Any, Callable[..., Any]] = dict(core_aten_decompositions())
+    for op in WHOLE:
+        found.pop(op, None)
     found |= get_decompositions(PARTS)
     return found | OWN
 
@@ -55,9 +61,6 @@ _LEAST_PRODUCT, _LEAST_DEPTH = 128, 32
 _PRODUCTS, _LEAST_TERMS = 132, 2048
 """Number of tiles of a product that fill a GPU, and smallest number of terms of a part that justifies a second kernel.
 """
-_VECTOR, _WORTH = 32, 160
-"""Number of channels in a row of a tile; number of filters times taps at which a copy with channels last costs less
-than it saves."""
 
 
 # ---------------------------------------------------------------------------- reductions in two steps
@@ -237,7 +240,7 @@ def _softmax(logarithm: bool) -> Callable[..., Any]:
     return decomposed
 
 
-# ---------------------------------------------------------------------------- norms, products, convolutions
+# ---------------------------------------------------------------------------- norms, products
 
 
 def _group_norm(
@@ -336,73 +339,6 @@ def _terms_last(x: Any) -> Any:
     return x if x.stride(-1) == 1 and all(s % 4 == 0 for s in x.stride()[:-1]) else x.contiguous()
 
 
-def _convolution(x: Any, weight: Any, bias: Any, *rest: Any) -> Any:
-    """Lay out a convolution for matrix instructions.
-
-    Filters are stored with the taps first, so that channels are contiguous, or the filters if channels are few. Images
-    are stored with the channels last and with their border, if the products are worth the copy. The result is laid out
-    as it was."""
-    groups, transposed, taps = rest[5], rest[3], weight.dim() - 2
-    if not all(isinstance(size, int) for size in (*x.shape, *weight.shape)):
-        return NotImplemented
-    outer, inner = weight.shape[0] // groups, weight.shape[1]
-    channels, filters = (outer, inner) if transposed else (inner, outer)
-    if channels < LEAST_CHANNELS or filters < LEAST_FILTERS:
-        return NotImplemented
-    places = [*range(2, taps + 2)]
-    if groups == 1 and {*rest[0]} == {1} and _boxes(x, channels) and filters * prod(weight.shape[2:]) >= _WORTH:
-        return _moved(x, weight, bias, *rest[1:5])
-    packed, last = weight, x
-    few = x.dtype == torch.float32 and channels < FEW_CHANNELS and not transposed
-    order = [*places, 1, 0] if (transposed or few) and groups == 1 else [*places, 0, 1]
-    if prod(weight.shape[2:]) > 1:
-        packed = _laid_out(weight, order)
-    work = filters * prod(weight.shape[2:]) / (1 if transposed else prod(rest[0]))
-    if channels % _VECTOR == 0 and work >= _WORTH:
-        last = _laid_out(x, [0, *places, 1])
-    if packed is weight and last is x:
-        return NotImplemented
-    return _as_before(aten.convolution.default(last, packed, bias, *rest), x)
-
-
-def _boxes(x: Any, channels: int) -> bool:
-    """Return True if the channels of a pixel are whole vectors, and enough for a row of a tile."""
-    return channels >= _VECTOR and int(channels * x.dtype.itemsize) % 16 == 0
-
-
-def _moved(x: Any, weight: Any, bias: Any, padding: Any, dilation: Any, transposed: bool, further: Any) -> Any:
-    """Return a convolution with stride 1 as one without padding: the image is copied with its border. A transposed
-    convolution becomes an ordinary one, with its filters flipped."""
-    places = [*range(2, weight.dim())]
-    borders = [(p, p) for p in padding]
-    if transposed:
-        weight = weight.flip(places).transpose(0, 1)
-        reach = [d * (t - 1) for d, t in zip(dilation, weight.shape[2:], strict=True)]
-        borders = [(r - p, r - p + more) for r, p, more in zip(reach, padding, further, strict=True)]
-    pad = [e for border in reversed(borders) for e in border]
-    image = aten.constant_pad_nd.default(x, pad) if any(pad) else x
-    none, ones = [0] * len(places), [1] * len(places)
-    packed = _laid_out(weight, [*places, 0, 1])
-    laid = _laid_out(image, [0, *places, 1])
-    if packed is weight and laid is x and not transposed:
-        return NotImplemented
-    return _as_before(aten.convolution.default(laid, packed, bias, ones, none, dilation, False, none, 1), x)
-
-
-def _laid_out(x: Any, order: Sequence[int]) -> Any:
-    """Return the same tensor with its dimensions in the given memory order."""
-    moved = x.permute(list(order))
-    if moved.is_contiguous():
-        return x
-    return moved.contiguous().permute([order.index(d) for d in range(x.dim())])
-
-
-def _as_before(made: Any, x: Any) -> Any:
-    """Return a convolution's result, contiguous if its image was contiguous. The convolution's own kernel stores it
-    that way."""
-    return made.contiguous() if x.is_contiguous() else made
-
-
 def _extremum(value: Any, place: Any) -> Callable[..., Any]:
     """Decompose `max` or `min` into the extremum and its index, because a graph often needs only one of them."""
 
@@ -461,7 +397,7 @@ OWN: dict[Any, Callable[..., Any]] = {
     aten.mm.default: _product,
     aten.bmm.default: _batched_product,
     aten.addmm.default: _added_product,
-    aten.convolution.default: _convolution,
+    aten.convolution.default: convolution,
     aten.any.default: _any,
     aten.any.dim: _any,
     aten.any.dims: _any,

@@ -2,7 +2,8 @@
 
 Libraries compute them without TF32 too, because so few channels do not fill a matrix instruction. A tile has filters as
 rows, and pixels that are consecutive in the result as columns, so that results are written in whole lines for any image
-size. For each channel and tap, a thread holds one or two pixels and all filters of the tile.
+size. For each channel and tap, a thread multiplies several pixels and all filters of the tile: each weight that it
+loads serves several pixels, or loads would take longer than the products.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from math import ceil, prod
 
 from argus.graph.capture import inputs, meta_of
-from argus.graph.convolutions import ConvolutionEmitter, spatials
+from argus.graph.convolutions import ConvolutionEmitter, Spatial, spatials
 from argus.graph.layout import Layout
 from argus.graph.partition import Group
 from argus.graph.tiles import FEW_CHANNELS, ConvolutionTile, direct_tile
@@ -62,3 +63,14 @@ class DirectEmitter(ConvolutionEmitter):
             inner //= axis.extent
             text = f"pixel // {inner}" if inner > 1 else "pixel"
             self.out.add(f"{axis.index} = {text} % {axis.extent}" if place else f"{axis.index} = {text}")
+
+    def inside(self) -> list[str]:
+        """Return the condition that a pixel is one of the image: the first index tells."""
+        first = self.across[0]
+        width = prod(a.extent for a in self.across)
+        return [] if width % self.conv.width == 0 else [f"({first.index} < {first.size})"]
+
+    def in_bounds(self, d: Spatial) -> bool:
+        """Return True if all places that pixels of the result reach along a dimension are in the image."""
+        made = d.result.extent if d.result is not None else 1
+        return d.padding == 0 and (made - 1) * d.stride + (d.taps - 1) * d.dilation < d.size

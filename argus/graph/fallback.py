@@ -11,6 +11,7 @@ from argus.graph import capture
 from argus.graph.assemble import Step, subgraph
 from argus.graph.capture import inputs, is_view
 from argus.graph.partition import Partition
+from argus.graph.views import A_VIEW
 
 if TYPE_CHECKING:
     from torch.fx import Graph
@@ -29,7 +30,7 @@ def steps(graph: Graph, found: Partition, who: str) -> tuple[list[Step], set[Any
     taken: list[Step] = []
     nodes: set[Any] = set()
     for run in _runs(graph, found):
-        if not any(capture.name(n) not in LIBRARY and not is_view(n) for n in run):
+        if all(_runs_as_it_is(n) for n in run):
             continue
         members = set(run)
         whole = _with_views(graph, members)
@@ -40,6 +41,12 @@ def steps(graph: Graph, found: Partition, who: str) -> tuple[list[Step], set[Any
         taken.append(Step(run, read, made, Inductor(subgraph(list(whole), read, made))))
         nodes |= members
     return taken, nodes
+
+
+def _runs_as_it_is(node: Any) -> bool:
+    """Return True for an operator that Inductor would run as PyTorch does: one of the library, or a view."""
+    row = capture.row(node)
+    return capture.name(node) in LIBRARY or is_view(node) or (row is not None and row.left == A_VIEW)
 
 
 class Inductor(torch.nn.Module):

@@ -68,10 +68,8 @@ class FlatEmitter(ConvolutionEmitter):
         last = sum((extent - 1) * inner for extent, inner in zip(made, self.inner, strict=True)) + 1
         axes = [(f"p{f}", f"al.cdiv({conv.rows.size}, HEIGHT)"), ("run", str(ceil(last / conv.width)))]
         axes += [(axis.index, axis.size) for axis in conv.grid]
-        order = ""
-        if conv.producers:
-            order = f', persistent=True, schedule="{"rows" if conv.warps > 4 else "pingpong"}"'
-        self.out.add(f"{', '.join(n for n, _ in axes)} = al.grid({', '.join(extent for _, extent in axes)}{order})")
+        names, extents = ", ".join(n for n, _ in axes), ", ".join(extent for _, extent in axes)
+        self.out.add(f"{names} = al.grid({extents}{self.overlapped()})")
         self.out.add(f"{f}0 = p{f} * HEIGHT")
         self.out.add(f"{f} = {f}0 + al.arange(HEIGHT)")
 

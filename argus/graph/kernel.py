@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from argus.graph import capture, direct, flat
+from argus.graph import capture, direct, flat, rows
 from argus.graph.capture import inputs, meta_of
 from argus.graph.convolutions import ConvolutionEmitter, by_matrices, tile_of
 from argus.graph.direct import DirectEmitter, is_direct
@@ -20,6 +20,7 @@ from argus.graph.partition import Group
 from argus.graph.pooling import PoolEmitter
 from argus.graph.products import ProductEmitter
 from argus.graph.reduced import SCANS
+from argus.graph.rows import RowEmitter, is_by_rows
 from argus.graph.specification import dtypes, specifications
 from argus.graph.tiles import Tile, product_tile, tile
 
@@ -91,6 +92,8 @@ def _convolution(group: Group, found: Layout, target: str, bits: int) -> Convolu
     """Return the method by which a convolution is computed."""
     if is_flat(group, bits):
         return FlatEmitter(group, found, flat.tile_of(group, found, target, bits))
+    if is_by_rows(group, bits):
+        return RowEmitter(group, found, rows.tile_of(group, found, target, bits))
     if is_direct(group):
         return DirectEmitter(group, found, direct.tile_of(group, found))
     return ConvolutionEmitter(group, found, tile_of(group, found, target, bits))

@@ -7,14 +7,15 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from argus.graph import capture
 
+_COPIES = ("lift_fresh_copy.default", "clone.default", "_to_copy.default")
 _FLOATS = (torch.float32, torch.bfloat16, torch.float16)
 
 
 def fold_numbers(gm: torch.fx.GraphModule) -> None:
     """Replace each float constant of one number by `full`, so that kernels contain the number, whatever its device."""
-    for node in list(gm.graph.nodes):
+    for node in reversed(list(gm.graph.nodes)):  # copies first: then nothing uses the attribute
         held = _held(gm, node)
-        if held is None or held.dim() or held.dtype not in _FLOATS:
+        if held is None or held.dim() or held.dtype not in _FLOATS or not node.users:
             continue
         with unset_fake_temporarily():
             value = held.item()
@@ -27,12 +28,13 @@ def fold_numbers(gm: torch.fx.GraphModule) -> None:
 
 
 def _held(gm: torch.fx.GraphModule, node: torch.fx.Node) -> torch.Tensor | None:
-    """Return the tensor that a node reads from the module's code, or None for other nodes and for tensors without
-    contents."""
-    if node.op != "call_function" or capture.name(node) != "lift_fresh_copy.default":
-        return None
-    (source, *_) = node.args
-    if not isinstance(source, torch.fx.Node) or source.op != "get_attr":
+    """Return the tensor that a node takes from the module's code; None for other nodes and tensors without contents.
+
+    Some versions of PyTorch use the attribute itself, others a copy of it."""
+    source: object = node
+    if node.op == "call_function" and capture.name(node) in _COPIES:
+        source = node.args[0]
+    if not isinstance(source, torch.fx.Node) or source.op != "get_attr" or "_tensor_constant" not in str(source.target):
         return None
     held = getattr(gm, str(source.target), None)
     return held if type(held) is torch.Tensor else None

@@ -20,7 +20,7 @@ from argus.graph.operators import name_of
 from argus.graph.reduced import reduced_dims, result_dims
 from argus.graph.row import INDEXED, POINTWISE, PRODUCT, REDUCTION, WINDOW, NotExpressible, normal
 from argus.graph.space import Dim, Dims, Mismatch, Space
-from argus.graph.window import placed
+from argus.graph.window import most_filter_axes, placed
 
 if TYPE_CHECKING:
     from torch.fx import Graph, Node
@@ -486,6 +486,13 @@ class _Partitioner:
                 axes = parallel
         if over and (group.head is not None or group.places):
             raise Mismatch("a reduction behind a product, a window or computed places")
+        if group.window is not None and self.cuts_filters(group):
+            raise Mismatch("filters along several axes")
+
+    def cuts_filters(self, group: Group) -> bool:
+        """Return True if operators behind a convolution look at its filters as several dimensions."""
+        most = most_filter_axes(group.window)
+        return most > 0 and len(group.space[(group.window, 0)][1]) > most
 
     def find_outputs(self, groups: Iterable[Group]) -> None:
         """Set the outputs of each group: the values that others need."""

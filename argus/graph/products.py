@@ -36,8 +36,8 @@ class ProductEmitter(Emitter):
         self.here = self.block
         rows, columns = tile.rows, tile.columns
         names = [f"p{rows.index}", f"p{columns.index}", *(a.index for a in tile.grid)]
-        extents = [f"al.cdiv({rows.symbol}, HEIGHT)", f"al.cdiv({columns.symbol}, WIDTH)"]
-        extents += [a.symbol for a in tile.grid]
+        extents = [f"al.cdiv({rows.size}, HEIGHT)", f"al.cdiv({columns.size}, WIDTH)"]
+        extents += [a.size for a in tile.grid]
         order = ", group=8" if not tile.grid else ""
         persistent = ", persistent=True" if tile.producers else ""
         persistent += ', schedule="rows"' if tile.producers and tile.warps > 4 else ""

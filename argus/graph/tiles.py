@@ -23,15 +23,18 @@ MOST_ROWS = 128
 LEAST_CHANNELS, LEAST_FILTERS = 3, 8
 """Smallest number of channels and filters of a convolution that uses matrix instructions."""
 
-FEW_CHANNELS = 8
+FEW_CHANNELS = 16
 """Number of channels below which a convolution does not round float32 to TF32. cuDNN does the same."""
 
 _ELEMENTS = 1024  # elements of a tile: 8 for each thread of 4 warps
 _IN_FLIGHT = 4096  # elements of a row that is read piece by piece for which a block waits at a time
 _ROWS_OF_COLUMNS, _COLUMNS = 32, 128  # rows and columns of a tile whose rows are reduced
+_MOST_COLUMNS = 512  # columns of a tile with few rows
 # rows of a tile with scans along the columns, in which every thread gathers the results of all warps
 _ROWS_OF_SCANS = 16
 _LEAST_WIDTH = 256  # smallest width of a row that is read piece by piece
+_LEAST_WORK = 128  # elements of a tile for each warp
+_LINE = 32  # elements of a line of memory: a shorter row of a tile is continued by the axis that follows it
 _SIDE, _LEAST_SIDE = 64, 4  # sides of a tile that is transposed in shared memory
 
 
@@ -73,8 +76,12 @@ def tile(layout: Layout, scans: bool = False, follows: Mapping[str, Axis] | None
         rows = None
         if width < _ELEMENTS and rest:
             rows = max(rest, key=lambda a: (_used(a, _ELEMENTS // width), rest.index(a)))
+            near = _neighbour(layout, rest)
+            if width < _LINE and near is not None and _used(near, _ELEMENTS // width) > 0.5:
+                rows = near
         height = min(_ELEMENTS // width, _power(rows)) if rows is not None else 1
-        return Tile(rows, columns, tuple(a for a in rest if a is not rows), height, width)
+        warps = max(1, min(4, height * width // _LEAST_WORK))
+        return Tile(rows, columns, tuple(a for a in rest if a is not rows), height, width, warps=warps)
     inner = contiguous(layout, [*parallel, *reduced])
     if inner in reduced or not parallel:
         columns = inner if inner in reduced else reduced[-1]
@@ -93,7 +100,16 @@ def tile(layout: Layout, scans: bool = False, follows: Mapping[str, Axis] | None
         return Tile(rows, inner, grid, height, width, "rows", held=True, warps=8)
     if scans:
         return Tile(rows, inner, grid, _ROWS_OF_SCANS, min(_COLUMNS // 2, _power(inner)), "rows", loops)
-    return Tile(rows, inner, grid, _ROWS_OF_COLUMNS, min(_COLUMNS, _power(inner)), "rows", loops, warps=8)
+    height = min(_ROWS_OF_COLUMNS, height)
+    width = min(max(_COLUMNS, min(_IN_FLIGHT // height, _MOST_COLUMNS)), _power(inner))
+    return Tile(rows, inner, grid, height, width, "rows", loops, warps=8)
+
+
+def _neighbour(layout: Layout, axes: list[Axis]) -> Axis | None:
+    """Return that of some axes along which elements of the first result are closest in memory."""
+    made = layout.writes[0]
+    known = [(stride, n) for n, (axis, stride) in enumerate(zip(made.axes, made.strides, strict=True)) if axis in axes]
+    return made.axes[min(known)[1]] if known and all(isinstance(stride, int) for stride, _ in known) else None
 
 
 def _used(axis: Axis, height: int) -> float:
@@ -202,8 +218,8 @@ def _whole_vectors(param: Param, bits: int) -> bool:
 @dataclass(frozen=True)
 class ConvolutionTile:
     """A convolution's tile: `filters` along the axis `rows` (if any) by pixels along the axes `pixels`, each with its
-    part of the tile, and `k` channels at a time. `mma`: a matrix instruction computes it. `flat`: the pixels are
-    consecutive places of the image in memory."""
+    part of the tile, and `k` channels at a time. `mma`: a matrix instruction computes it. `flat`: the pixels that
+    a tap meets are a box of the image."""
 
     rows: Axis | None
     pixels: tuple[tuple[Axis, int], ...]
@@ -234,12 +250,47 @@ def flat_tile(layout: Layout, spatial: tuple[Axis, ...], target: str, bits: int)
     return ConvolutionTile(rows, pixels, grid, filters, width, 1024 // bits, stages, True, warps, producers, True)
 
 
+_WIDTHS, _MOST_IDLE, _LEAST_WIDTHS = (256, 128, 64, 32), 1.6, 16
+"""Of tiles within a row of pixels; the largest ratio of computed pixels to stored ones; pixels of a row that are worth
+a tile."""
+
+
+def row_width(pixels: int) -> int:
+    """Return how many pixels of a row a tile has; 0 if too many of them would be outside.
+
+    A narrow tile counts as more work: it reads its filters for fewer pixels."""
+    width = min(_WIDTHS, key=lambda w: -(-pixels // w) * (w + 16))
+    return width if pixels >= _LEAST_WIDTHS and -(-pixels // width) * width <= _MOST_IDLE * pixels else 0
+
+
+def row_tile(layout: Layout, spatial: tuple[Axis, ...], target: str, bits: int) -> ConvolutionTile:
+    """The tile of a convolution whose image is read row by row."""
+    rows = _filters(layout)
+    if rows is None or not spatial:
+        raise Mismatch("no axis of filters, or of pixels")
+    filters = 64 if -(-rows.extent // 64) % 2 else 128
+    width, stages, warps, producers = row_width(spatial[-1].extent), 4, filters // 16, 4
+    if target != "sm_90a":
+        filters, width, stages, warps, producers = 32, 32, 3, 4, 0
+    pixels = (*((a, 1) for a in spatial[:-1]), (spatial[-1], width))
+    grid = _beside(layout, rows, pixels)
+    return ConvolutionTile(rows, pixels, grid, filters, width, 1024 // bits, stages, True, warps, producers, True)
+
+
+_RUNS, _HELD_PIXELS = (1024, 512, 256), 16384
+"""Pixels of a tile of a direct convolution; its results: 128 for each thread of four warps."""
+
+
 def direct_tile(layout: Layout, spatial: tuple[Axis, ...]) -> ConvolutionTile:
     """Return the tile of a convolution whose products are accumulated one by one, over consecutive pixels."""
     rows = _filters(layout)
-    filters = min(-(-rows.extent // 8) * 8, 32) if rows is not None else 1
+    filters = next(f for f in (16, 24, 8) if -(-rows.extent // 8) * 8 % f == 0) if rows is not None else 1
+    made = 1
+    for axis in spatial:
+        made *= axis.extent
+    width = max((w for w in _RUNS if w * filters <= _HELD_PIXELS), key=lambda w: (made / (-(-made // w) * w) > 0.9, w))
     pixels = tuple((a, 2) for a in spatial)
-    return ConvolutionTile(rows, pixels, _beside(layout, rows, pixels), filters, 256, 1, 1, False, 4)
+    return ConvolutionTile(rows, pixels, _beside(layout, rows, pixels), filters, width, 1, 1, False, 4)
 
 
 def convolution_tile(layout: Layout, channels: Axis | None, spatial: tuple[Axis, ...], phases: dict[str, int],

@@ -23,6 +23,9 @@ from argus.graph.row import (
 )
 from argus.graph.terms import ZERO, Element, Index, Number, Term, cast, is_float, number
 
+A_VIEW = "a view"
+"""The reason of operators that are left because PyTorch runs them without touching memory."""
+
 
 def _same(site: Site, x: Operand, *_: Any) -> Element:
     return lambda index: x.at(index)
@@ -101,6 +104,18 @@ def _select(site: Site, x: Operand, dim: int, place: Any) -> Element:
     return lambda index: x.at((*index[:at], chosen, *index[at:]))
 
 
+def _unfold(site: Site, x: Operand, dim: int, size: int, step: int) -> Element:
+    """Windows of `size` elements along a dimension, `step` apart; the last dimension goes over a window."""
+    at = normal(dim, len(x.shape))
+
+    def element(index: Index) -> Term:
+        *rest, inner = index
+        start = mul(rest[at], integer(step)) if step != 1 else rest[at]
+        return x.at((*rest[:at], add(start, inner), *rest[at + 1 :]))
+
+    return element
+
+
 def _split(site: Site, x: Operand, sizes: Any, dim: int = 0) -> tuple[Element, ...]:
     at = normal(dim, len(x.shape))
     starts = [0]
@@ -130,6 +145,22 @@ def _flip(site: Site, x: Operand, dims: Sequence[int]) -> Element:
         return x.at(tuple(places))
 
     return element
+
+
+def _triangle(lower: bool) -> Any:
+    """Keep what is on one side of a diagonal, the diagonal included; the rest is 0."""
+
+    def meaning(site: Site, x: Operand, diagonal: int = 0) -> Element:
+        def element(index: Index) -> Term:
+            *_, row, column = index
+            value = x.at(index)
+            edge = add(row, integer(diagonal)) if diagonal else row
+            kept = apply("le", column, edge) if lower else apply("le", edge, column)
+            return apply("where", kept, value, Number(number(0, x.dtype), x.dtype))
+
+        return element
+
+    return meaning
 
 
 def _cat(site: Site, tensors: Sequence[Operand], dim: int = 0) -> Element:
@@ -220,12 +251,15 @@ ROWS: dict[str, Row] = {
     "squeeze.default": Row(VIEW, _squeeze),
     "squeeze.dim": Row(VIEW, _squeeze),
     "squeeze.dims": Row(VIEW, _squeeze),
-    "slice.Tensor": Row(OTHER, _slice, "a view"),
-    "select.int": Row(OTHER, _select, "a view"),
-    "split_with_sizes.default": Row(OTHER, _split, "a view"),
-    "split.Tensor": Row(OTHER, _split, "a view"),
-    "unbind.int": Row(OTHER, _unbind, "a view"),
+    "slice.Tensor": Row(OTHER, _slice, A_VIEW),
+    "select.int": Row(OTHER, _select, A_VIEW),
+    "split_with_sizes.default": Row(OTHER, _split, A_VIEW),
+    "split.Tensor": Row(OTHER, _split, A_VIEW),
+    "unbind.int": Row(OTHER, _unbind, A_VIEW),
+    "unfold.default": Row(OTHER, _unfold, A_VIEW),
     "flip.default": Row(INDEXED, _flip),
+    "tril.default": Row(INDEXED, _triangle(True)),
+    "triu.default": Row(INDEXED, _triangle(False)),
     "cat.default": Row(INDEXED, _cat),
     "constant_pad_nd.default": Row(INDEXED, _pad),
     "embedding.default": Row(INDEXED, _embedding),

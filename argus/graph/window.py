@@ -75,6 +75,12 @@ def _adaptive(node: Node) -> Window:
     return Window("average", taps, taps, (0, 0), (1, 1))
 
 
+def most_filter_axes(node: Node) -> int:
+    """The most axes along which a convolution's kernel takes its filters, groups included; 0 for other windows."""
+    window = window_of(node)
+    return 0 if window.op != "convolution" else 1 if window.groups == 1 else 2
+
+
 @dataclass(frozen=True)
 class Placed:
     """A window in a space: the dimensions of the values that it reads and computes, and the role of each of its atoms.

@@ -87,6 +87,21 @@ CASES: dict[str, Callable[[], None]] = {
         [0, 0], 1),
     "transposed convolution, grown": lambda: agree(
         aten.convolution.default, image(2, 32, 9), image(32, 48, 4), image(48), [1], [7], [2], True, [1], 1),
+    "strides": lambda: agree(
+        aten.convolution.default, image(1, 16, 9, 40), image(24, 16, 3, 5), image(24), [3, 2], [1, 2], [2, 1], False,
+        [0, 0], 1),
+    "few channels": lambda: agree(
+        aten.convolution.default, image(1, 9, 6, 20), image(24, 9, 3, 3), None, [1, 1], [1, 0], [1, 1], False,
+        [0, 0], 1),
+    "strides without taps": lambda: agree(
+        aten.convolution.default, image(2, 32, 9, 20), image(24, 32, 1, 3), None, [2, 1], [1, 0], [1, 2], False,
+        [0, 0], 1),
+    "phases": lambda: agree(
+        aten.convolution.default, image(2, 5, 4, 3), image(5, 6, 3, 4), image(6), [2, 3], [1, 0], [1, 2], True,
+        [1, 1], 1),
+    "phases with a common factor": lambda: agree(
+        aten.convolution.default, image(2, 5, 4, 3), image(5, 6, 3, 5), image(6), [2, 4], [1, 3], [2, 6], True,
+        [0, 3], 1),
     "product of many terms": lambda: agree(aten.mm.default, image(20, 8192) / 90, image(8192, 24)),
     "added product of many terms": lambda: agree(
         aten.addmm.default, image(24), image(20, 8192) / 90, image(8192, 24), beta=2, alpha=3),
@@ -134,6 +149,9 @@ def test_decomposition(case: str) -> None:
         lambda: stays(aten.mm.default, image(128, 128, dtype=torch.bfloat16), image(128, 128, dtype=torch.bfloat16)),
         lambda: stays(
             aten.convolution.default, image(1, 4, 6, 6), image(8, 4, 1, 1), None, [1], [0], [1], False, [0], 1),
+        lambda: stays(  # of 16 places of the result, one in each dimension has taps
+            aten.convolution.default, image(1, 4, 6, 6), image(4, 8, 1, 1), None, [4, 4], [0, 0], [1, 1], True,
+            [0, 0], 1),
     ],
 )  # fmt: skip
 def test_what_one_kernel_does_well_stays(use: Callable[[], None]) -> None:

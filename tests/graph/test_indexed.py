@@ -25,6 +25,8 @@ CASES: dict[str, tuple[Callable[..., Any], Any]] = {
     "flip": (lambda a: a.flip(0, 2).exp(), (x,)),
     "embedding": (lambda w, i: F.embedding(i, w) + 1, (torch.randn(3, 6), places)),
     "gather": (lambda a, i: a.gather(2, i) * 2, (x, torch.randint(0, 5, (3, 4, 2)))),
+    "triangle": (lambda a: torch.tril(a * 2, -1) + 1, (x,)),
+    "triangle of a product": (lambda a, b: torch.triu(a @ b), (torch.randn(9, 5), torch.randn(5, 12))),
     "index_select": (lambda a, i: a.index_select(1, i) * 2, (x, torch.tensor([3, 1]))),
 }
 

@@ -1,0 +1,257 @@
+"""The decomposition of convolutions: laid out, and rewritten, for kernels that read images by boxes.
+
+    stride 1                 →  an image with its border, channels last; filters by taps first
+    stride 1, transposed     →  the same with filters turned around
+    transposed with strides  →  a convolution without strides, whose filters are those of all phases, and their results
+                                in turns
+    other strides, or few channels
+                             →  taps along the last dimension joined with the channels, as windows that overlap
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import gcd, prod
+from typing import Any
+
+import torch
+
+from argus.graph.tiles import FEW_CHANNELS, LEAST_CHANNELS, LEAST_FILTERS, row_width
+from argus.graph.windows import each
+
+aten = torch.ops.aten
+
+_VECTOR, _WORTH = 32, 160
+"""Channels of a row of a tile; filters times taps from which on a copy by channels last costs less than it saves."""
+_MOST_ZEROS = 4
+"""The largest ratio of taps of all phases, with zeros, to taps of a transposed convolution."""
+
+
+def convolution(x: Any, weight: Any, bias: Any, *rest: Any) -> Any:
+    """Rewrite a convolution for the kernel that computes it best. The result is laid out as it was."""
+    taps = weight.shape[2:]
+    stride, padding, dilation, further = (each(rest[place], len(taps)) for place in (0, 1, 2, 4))
+    transposed, groups = rest[3], rest[5]
+    if not all(isinstance(size, int) for size in (*x.shape, *weight.shape)):
+        return NotImplemented
+    if groups == 1 and transposed and {*stride} != {1}:
+        found = _by_phases(x, weight, bias, stride, padding, dilation, further)
+        if found is not None:
+            return found
+    outer, inner = weight.shape[0] // groups, weight.shape[1]
+    channels, filters = (outer, inner) if transposed else (inner, outer)
+    if channels < LEAST_CHANNELS or filters < LEAST_FILTERS:
+        return NotImplemented
+    if groups == 1 and not transposed:
+        if _overlaps(x):
+            return NotImplemented
+        if any(t == 1 and s > 1 for t, s in zip(taps, stride, strict=True)):
+            return _without_idle_strides(x, weight, bias, stride, padding, dilation)
+        if _joins(x, weight, stride, padding, dilation):
+            return _as_before(_by_joined_taps(x, weight, bias, stride, padding, dilation), x)
+    if groups == 1 and {*stride} == {1} and _boxes(x, channels) and filters * prod(taps) >= _WORTH:
+        return _moved(x, weight, bias, padding, dilation, transposed, further)
+    return _packed(x, weight, bias, channels, filters, stride, padding, dilation, transposed, further, groups)
+
+
+def _packed(x: Any, weight: Any, bias: Any, channels: int, filters: int, *rest: Any) -> Any:
+    """Lay out a convolution for matrix instructions.
+
+    Filters are stored with the taps first, so that channels are contiguous, or the filters if channels are few. Images
+    are stored with the channels last, if the products are worth the copy."""
+    stride, transposed, groups = rest[0], rest[3], rest[5]
+    places = [*range(2, weight.dim())]
+    packed, last = weight, x
+    few = x.dtype == torch.float32 and channels < FEW_CHANNELS and not transposed
+    order = [*places, 1, 0] if (transposed or few) and groups == 1 else [*places, 0, 1]
+    if prod(weight.shape[2:]) > 1:
+        packed = _laid_out(weight, order)
+    work = filters * prod(weight.shape[2:]) / (1 if transposed else prod(stride))
+    if channels % _VECTOR == 0 and work >= _WORTH:
+        last = _laid_out(x, [0, *places, 1])
+    if packed is weight and last is x:
+        return NotImplemented
+    return _as_before(aten.convolution.default(last, packed, bias, *rest), x)
+
+
+def _boxes(x: Any, channels: int) -> bool:
+    """Return True if the channels of a place are whole vectors, and enough for a row of a tile."""
+    return channels >= _VECTOR and int(channels * x.dtype.itemsize) % 16 == 0
+
+
+# ---------------------------------------------------------------------------- without strides
+
+
+def _moved(x: Any, weight: Any, bias: Any, padding: Any, dilation: Any, transposed: bool, further: Any) -> Any:
+    """Return a convolution with stride 1 as one without padding: the image is copied with its border. A transposed
+    convolution becomes an ordinary one, with its filters flipped."""
+    places = [*range(2, weight.dim())]
+    borders = [(p, p) for p in padding]
+    if transposed:
+        weight = weight.flip(places).transpose(0, 1)
+        reach = [d * (t - 1) for d, t in zip(dilation, weight.shape[2:], strict=True)]
+        borders = [(r - p, r - p + more) for r, p, more in zip(reach, padding, further, strict=True)]
+    image = _bordered(x, borders)
+    none, ones = [0] * len(places), [1] * len(places)
+    packed = _laid_out(weight, [*places, 0, 1])
+    laid = _laid_out(image, [0, *places, 1])
+    if packed is weight and laid is x and not transposed:
+        return NotImplemented
+    return _as_before(aten.convolution.default(laid, packed, bias, ones, none, dilation, False, none, 1), x)
+
+
+def _bordered(x: Any, borders: Sequence[tuple[int, int]], channels: int = 0) -> Any:
+    """The image with a border along each spatial dimension, and with further channels, as zeros."""
+    pad = [e for border in reversed(borders) for e in border] + ([0, channels] if channels else [])
+    return aten.constant_pad_nd.default(x, pad) if any(pad) else x
+
+
+def _laid_out(x: Any, order: Sequence[int]) -> Any:
+    """The same tensor with its dimensions in memory in this order."""
+    moved = x.permute(list(order))
+    if moved.is_contiguous():
+        return x
+    return moved.contiguous().permute([order.index(d) for d in range(x.dim())])
+
+
+def _as_before(made: Any, x: Any) -> Any:
+    """Return a convolution's result, contiguous if its image was. The convolution's own kernel stores it that way."""
+    return made.contiguous() if x.is_contiguous() else made
+
+
+# ---------------------------------------------------------------------------- with strides, or few channels
+
+
+def _overlaps(x: Any) -> bool:
+    """Return True for windows with the channels last, which lie in memory as their kernel reads them."""
+    return bool(x.stride(1) == 1 and x.stride(-1) < x.shape[1] and x.shape[-1] > 1)
+
+
+def _without_idle_strides(x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any) -> Any:
+    """Return a convolution without strides along dimensions with one tap: of those, only what is read remains."""
+    steps, rest = list(stride), list(padding)
+    for d, taps in enumerate(weight.shape[2:]):
+        if taps == 1 and steps[d] > 1:
+            borders = [(p, p) if e == d else (0, 0) for e, p in enumerate(padding)]
+            x = _bordered(x, borders)[(slice(None),) * (d + 2) + (slice(None, None, steps[d]),)]
+            steps[d], rest[d] = 1, 0
+    return aten.convolution.default(x, weight, bias, steps, rest, dilation, False, [0] * len(steps), 1)
+
+
+def _joins(x: Any, weight: Any, stride: Any, padding: Any, dilation: Any) -> bool:
+    """Return True if taps along the last dimension are to be joined with the channels: where there is a stride, or
+    where channels alone are no row of a tile."""
+    taps, wide = weight.shape[2:], x.dtype == torch.float32
+    made = (x.shape[-1] + 2 * padding[-1] - dilation[-1] * (taps[-1] - 1) - 1) // stride[-1] + 1
+    if taps[-1] == 1 or dilation[-1] != 1 or not row_width(made):
+        return False
+    if (wide and not torch.backends.cudnn.allow_tf32) or x.shape[1] < (FEW_CHANNELS if wide else LEAST_CHANNELS):
+        return False
+    if {*stride} == {1} and _boxes(x, x.shape[1]):
+        return False
+    return bool(weight.shape[0] * prod(taps) / prod(stride) >= _WORTH)
+
+
+def _by_joined_taps(x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any) -> Any:
+    """Return a convolution as one whose channels are the channels of all taps along the last dimension.
+
+    Windows along it are a view of the image with its border, and overlap in memory. Channels are filled up to whole
+    vectors."""
+    places = [*range(2, x.dim())]
+    missing = -x.shape[1] % (16 // x.dtype.itemsize)
+    image = _laid_out(_bordered(x, [(p, p) for p in padding], missing), [0, *places, 1])
+    filters = _bordered(weight, [(0, 0)] * len(places), missing)
+    windows = image.unfold(-1, weight.shape[-1], stride[-1]).movedim(-1, 1).flatten(1, 2)
+    joined = filters.movedim(-1, 1).flatten(1, 2).unsqueeze(-1)
+    packed = _laid_out(joined, [*places, 0, 1])
+    steps, gaps, none = [*stride[:-1], 1], [*dilation[:-1], 1], [0] * len(places)
+    return aten.convolution.default(windows, packed, bias, steps, none, gaps, False, none, 1)
+
+
+# ---------------------------------------------------------------------------- transposed with strides
+
+
+def _by_phases(
+    x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, further: Any
+) -> Any:
+    """Return a transposed convolution by a convolution without strides, whose filters are those of all phases.
+
+    A phase is a remainder `a` of a place of the result by the stride. Place p * stride + a adds up the products of
+    x[p + e] and tap r, where a + padding == e * stride + r * dilation. All phases have the same number of taps `e`;
+    what one lacks are zeros. Phases begin so many places before the result that these taps are few. None if most would
+    be zeros."""
+    filters, dims = weight.transpose(0, 1), x.dim() - 2
+    ones, borders, turns = [1] * dims, [], []
+    for d in range(dims):
+        common = gcd(stride[d], dilation[d])
+        reach = dilation[d] * (weight.shape[2 + d] - 1)
+        size = (x.shape[2 + d] - 1) * stride[d] - 2 * padding[d] + reach + further[d] + 1
+        first = -padding[d] % common  # places of other remainders by `common` meet no tap
+        step, border = stride[d] // common, (first + padding[d]) // common
+        reach //= common
+        begin = min(range(step), key=lambda b: (_reached(reach, step, border - b)[1], b))
+        low, count = _reached(reach, step, border - begin)
+        made = -(-(-(-size // common) + begin) // step)
+        filters = _phased(filters, d, (step, dilation[d] // common, border - begin), (low, count))
+        borders.append((-low, made - x.shape[2 + d] + low + count - 1))
+        turns.append(_Turns(step, begin, common, first, size))
+    phases = prod(turn.step for turn in turns)
+    zeros = prod(filters.shape[2 + dims :]) * phases > _MOST_ZEROS * prod(weight.shape[2:])
+    if zeros or filters.shape[0] * phases < LEAST_FILTERS:
+        return None
+    together, none = filters.flatten(0, dims), [0] * dims
+    made = aten.convolution.default(_bordered(x, borders), together, None, ones, none, ones, False, none, 1)
+    result = _in_turns(made, turns)
+    return result if bias is None else result + bias.reshape(-1, *ones)
+
+
+@dataclass(frozen=True)
+class _Turns:
+    """How phases of a dimension become places of the result: `step` phases in turns, of which the first `begin` places
+    are cut off. Each is one of `common` places, number `first` of them; the others are 0. `size` places remain."""
+
+    step: int
+    begin: int
+    common: int
+    first: int
+    size: int
+
+
+def _reached(reach: int, step: int, border: int) -> tuple[int, int]:
+    """Return the least `e`, and how many there are, for taps whose last one is `reach` places from the first."""
+    high, low = (step - 1 + border) // step, -((reach - border) // step)
+    return low, high - low + 1
+
+
+def _phased(filters: Any, d: int, steps: tuple[int, int, int], taps: tuple[int, int]) -> Any:
+    """Cut the taps of spatial dimension `d` into phases, which become dimension 1 + d; the other taps stay behind.
+
+    Filters have the dimensions [filter, phases of earlier dimensions, channel, taps]. `steps`: of phases, of taps, and
+    the border; `taps`: the least `e` and the number of taps of a phase."""
+    (step, gap, border), (low, count), at = steps, taps, 2 + 2 * d
+    if gap > 1:
+        filters = filters.unsqueeze(at + 1)
+        filters = torch.nn.functional.pad(filters, [0, 0] * (filters.dim() - at - 2) + [0, gap - 1])
+        filters = filters.flatten(at, at + 1)
+        filters = filters.narrow(at, 0, filters.shape[at] - gap + 1)
+    before = (low + count - 1) * step - border
+    behind = count * step - before - filters.shape[at]
+    padded: Any = torch.nn.functional.pad(filters, [0, 0] * (filters.dim() - at - 1) + [before, behind])
+    return padded.unflatten(at, (count, step)).flip(at).movedim(at + 1, 1 + d)
+
+
+def _in_turns(made: Any, turns: Sequence[_Turns]) -> Any:
+    """Put the phases of a result in turns along each dimension."""
+    dims = len(turns)
+    found = made.unflatten(1, (-1, *(turn.step for turn in turns)))
+    found = found.permute(0, 1, *(e for d in range(dims) for e in (2 + dims + d, 2 + d)))
+    found = found.reshape(*found.shape[:2], *(found.shape[2 + 2 * d] * turn.step for d, turn in enumerate(turns)))
+    for d, turn in enumerate(turns):
+        found = found.narrow(2 + d, turn.begin, found.shape[2 + d] - turn.begin) if turn.begin else found
+        if turn.common > 1:
+            around = [turn.first, turn.common - 1 - turn.first]
+            more = torch.nn.functional.pad(found.unsqueeze(3 + d), [0, 0] * (dims - d - 1) + around)
+            found = more.flatten(2 + d, 3 + d)
+        found = found if turn.size == found.shape[2 + d] else found.narrow(2 + d, 0, turn.size)
+    return found.contiguous()
