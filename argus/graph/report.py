@@ -111,13 +111,17 @@ def _number(extent: Extent) -> float:
 
 def measured(entry: Entry, device: str) -> float:
     """Return the seconds of an entry on tensors of its shapes with random contents, measured by the device's events."""
-    import torch
 
     from argus.tuning.bench import do_bench
 
-    def made(meta: Meta) -> Any:
-        x = torch.empty_strided(meta.shape, meta.strides, dtype=getattr(torch, meta.dtype), device=meta.device)
-        return x.normal_() if x.dtype.is_floating_point else x.zero_()
-
-    tensors = [made(meta) for meta in entry.tensors]
+    tensors = [contents(meta) for meta in entry.tensors]
     return do_bench(lambda: entry.call(*tensors), 2.0, 6.0, device=device) * 1e-3
+
+
+def contents(meta: Meta) -> Any:
+    """Return a tensor with random floats, or with zeros, whose elements may overlap in memory as the traced ones do."""
+    import torch
+
+    size = 1 + sum((n - 1) * stride for n, stride in zip(meta.shape, meta.strides, strict=True))
+    x = torch.empty(max(size, 0), dtype=getattr(torch, meta.dtype), device=meta.device)
+    return (x.normal_() if x.dtype.is_floating_point else x.zero_()).as_strided(meta.shape, meta.strides)

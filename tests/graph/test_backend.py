@@ -15,6 +15,8 @@ from torch.nn import functional as F  # noqa: E402
 
 from argus.graph import capture, compile_report  # noqa: E402
 from argus.graph.backend import Backend, Options  # noqa: E402
+from argus.graph.capture import Meta  # noqa: E402
+from argus.graph.report import contents  # noqa: E402
 from tests.graph.compiled import compiled, left, same, same_gradients, taken  # noqa: E402
 
 
@@ -350,3 +352,10 @@ def test_costly_functions_behind_a_product_are_a_kernel_of_their_own() -> None:
 def test_a_mean_over_several_axes_is_one_kernel() -> None:
     report = same(lambda x: x.mean((0, 2)) * 2, torch.randn(3, 4, 5))
     assert [row["verdict"] for row in report.rows] == ["proved"]
+
+
+@pytest.mark.parametrize(("shape", "strides"), [((2, 3), (3, 1)), ((4, 3), (0, 1)), ((5, 8), (2, 1)), ((0, 3), (3, 1))])
+def test_contents_of_measured_tensors_may_overlap(shape: tuple[int, ...], strides: tuple[int, ...]) -> None:
+    made = contents(Meta(shape, strides, "float32", "cpu", False))
+    assert (tuple(made.shape), made.stride()) == (shape, strides)
+    assert bool(made.isfinite().all())
