@@ -44,7 +44,7 @@ def _experts(kernels: Any) -> Shipped:
     import torch
 
     from argus.kernels import experts
-    from argus.kernels.moe import tile_of
+    from argus.kernels.expert_products import tile_of
 
     def call(x: Any, token: Any, first: Any, owner: Any, w: Any, out: Any) -> None:
         rows = torch.empty(len(token), x.shape[1], dtype=x.dtype, device=x.device)

@@ -16,6 +16,7 @@ from argus.kernels.linear_attention import linear_attention
 from argus.kernels.matmul import Matmul
 from argus.kernels.matmul_blocks import matmul_blocks, quantize_blocks, rmsnorm_quantize
 from argus.kernels.matmul_packed import matmul_int4, matmul_int8
+from argus.kernels.mixture import mixture
 from argus.kernels.moe import moe
 from argus.kernels.quantize import quantize
 from argus.kernels.reduce import reduce
@@ -49,6 +50,7 @@ __all__ = [
     "matmul_blocks",
     "matmul_int4",
     "matmul_int8",
+    "mixture",
     "moe",
     "quantize",
     "quantize_blocks",

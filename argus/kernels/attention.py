@@ -105,9 +105,7 @@ def attention_forward(
             lambda b, h, t, i, e: al.sum(
                 lambda n: (
                     al.softmax(
-                        lambda j: score(
-                            q, k, b, h, t, i, j, reach, scale, GROUP, PARTS, SPAN, WINDOW, CAP, SCORE, MASK
-                        )
+                        lambda j: score(q, k, b, h, t, i, j, reach, scale, GROUP, PARTS, SPAN, WINDOW, CAP, SCORE, MASK)
                     )[n]
                     * v[b, h // GROUP, n, e]
                 )
@@ -331,9 +329,7 @@ def _join(rooms: Tensors, made: Tensors, heads: int, dtype: object) -> Call:
     return Call(attention_combine, (*joined, *results), {"DTYPE": dtype, "D": size, "PARTS": parts})
 
 
-def checked(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, sizes: Sequence[int] = HEAD_SIZES
-) -> tuple[DType, int]:
+def checked(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, sizes: Sequence[int] = HEAD_SIZES) -> tuple[DType, int]:
     """Check the operands; return their dtype and the number of query heads per key head. Raises LaunchError."""
     dtype, group = dtype_of("q", q, ("float16", "bfloat16")), _group(q, k, sizes)
     for name, x in (("k", k), ("v", v)):

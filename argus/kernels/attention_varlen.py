@@ -18,8 +18,8 @@ from argus.ir.types import DType
 from argus.kernels.attention import HEAD_SIZES, scale_of
 from argus.kernels.attention_scores import LN2, LOG2E, NEVER, raise_top
 from argus.kernels.dispatch import clamped
-from argus.kernels.moe import tiles
 from argus.kernels.rows import dtype_of, same_rank, same_shape
+from argus.kernels.sorting import tiles
 from argus.runtime.device import target_of
 from argus.runtime.function import Function, Operator
 from argus.runtime.work import Call, Work
@@ -141,9 +141,7 @@ def attention_packed(
     )
     al.spec(
         lse,
-        lambda i, h, p: al.logsumexp(
-            lambda j: packed_score(q, k, first, begin, end, i, h, p, j, scale, GROUP, CAUSAL)
-        ),
+        lambda i, h, p: al.logsumexp(lambda j: packed_score(q, k, first, begin, end, i, h, p, j, scale, GROUP, CAUSAL)),
     )
     head, place = al.grid(H, L, group=HEADS, persistent=True, schedule=SCHEDULE)
     i = al.num_programs(1) - 1 - place  # The last rows of a sequence see the most keys, so they come first.

@@ -71,6 +71,22 @@ def multiplied(tile, MULTIPLY):
     return tile if MULTIPLY is al.float8_e4m3fn else al.load(tile).to(MULTIPLY)
 
 
+@argus.func
+def scales_at(scale_a, scale_b, g, m0, n0, ROWS):
+    """Return the scales of the rows from m0 on, and of the columns from n0 on, in block g of k; 0 if there is none."""
+    m = m0 + al.arange(ROWS)
+    of_rows = al.load(scale_a[g, m], mask=(m < scale_a.shape[1]) & (g < scale_a.shape[0]))
+    of_columns = al.load(scale_b[n0 // SIDE, g], mask=g < scale_b.shape[1])
+    return of_rows, of_columns
+
+
+@argus.func
+def scale_of(scale_a, scale_b, g, m0, n0, ROWS):
+    """Return the products of these scales."""
+    of_rows, of_columns = scales_at(scale_a, scale_b, g, m0, n0, ROWS)
+    return of_rows * of_columns
+
+
 @argus.kernel(num_warps=8)
 def product_of_blocks(
     a: al.Tensor[al.float8_e4m3fn, "M K"],
@@ -82,7 +98,7 @@ def product_of_blocks(
     MULTIPLY: al.constexpr = al.float8_e4m3fn,
     ROWS: al.constexpr = 128,
     COLUMNS: al.constexpr = 128,
-    STAGES: al.constexpr = 5,
+    STAGES: al.constexpr = 3,
     PRODUCERS: al.constexpr = 4,
     GROUP: al.constexpr = 16,
     SCHEDULE: al.constexpr = "rows",
@@ -97,13 +113,28 @@ def product_of_blocks(
     )
     i, j = al.grid(al.cdiv(M, ROWS), al.cdiv(N, COLUMNS), group=GROUP, persistent=PRODUCERS > 0, schedule=SCHEDULE)
     m0, n0 = i * ROWS, j * COLUMNS
+    # Two blocks an iteration, so that a product runs beside each scaling; scales are loaded an iteration ahead.
     acc = al.zeros((ROWS, COLUMNS), al.float32)
-    for k0 in al.pipelined(0, K, SIDE, stages=STAGES, producer_warps=PRODUCERS):
+    later = al.zeros((ROWS, COLUMNS), al.float32)
+    of_later = al.zeros((ROWS,), al.float32)
+    first = scale_of(scale_a, scale_b, 0, m0, n0, ROWS)
+    second = scale_of(scale_a, scale_b, 1, m0, n0, ROWS)
+    for k0 in al.pipelined(0, K, 2 * SIDE, stages=STAGES, producer_warps=PRODUCERS):
+        k1, g = k0 + SIDE, k0 // SIDE
         at = al.stage(a[m0 : m0 + ROWS, k0 : k0 + SIDE], boundary_check=(0, 1))
         bt = al.stage(b[n0 : n0 + COLUMNS, k0 : k0 + SIDE], boundary_check=(0, 1))
-        scale = al.load(scale_a[k0 // SIDE, m0 : m0 + ROWS], boundary_check=(0,))
-        scale = scale * al.load(scale_b[n0 // SIDE, k0 // SIDE])
+        au = al.stage(a[m0 : m0 + ROWS, k1 : k1 + SIDE], boundary_check=(0, 1))
+        bu = al.stage(b[n0 : n0 + COLUMNS, k1 : k1 + SIDE], boundary_check=(0, 1))
         sums = al.zeros((ROWS, COLUMNS), al.float32)
         sums = al.mma(multiplied(at, MULTIPLY), multiplied(bt, MULTIPLY), sums)
-        acc += sums * scale[:, None]
+        rows_next, columns_next = scales_at(scale_a, scale_b, g + 2, m0, n0, ROWS)
+        rows_after, columns_after = scales_at(scale_a, scale_b, g + 3, m0, n0, ROWS)
+        acc += later * of_later[:, None]
+        later = al.zeros((ROWS, COLUMNS), al.float32)
+        later = al.mma(multiplied(au, MULTIPLY), multiplied(bu, MULTIPLY), later)
+        acc += sums * first[:, None]
+        of_later = second
+        first = rows_next * columns_next
+        second = rows_after * columns_after
+    acc += later * of_later[:, None]
     al.store(out[m0 : m0 + ROWS, n0 : n0 + COLUMNS], acc.to(OUT), boundary_check=(0, 1))

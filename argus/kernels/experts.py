@@ -7,6 +7,7 @@ needs to know how many rows an expert has. Rows of `x` are either the rows thems
 many rows, gathering them first (`gather_rows`) is faster, because each row is read for many columns. Unused tiles at
 the end are empty and store nothing.
 
+`WEIGHTS` names the dimensions of weights as memory has them: the backward pass sums over those that are rows here.
 With an activation, weights hold an expert's gates followed by the values that the gates multiply. One loop computes
 both products.
 """
@@ -64,10 +65,11 @@ def expert_rows(
     token: al.Tensor[al.int32, "P"] | None,
     first: al.Tensor[al.int32, "L1"],
     owner: al.Tensor[al.int32, "L1"],
-    w: al.Tensor[DTYPE, "E N K"],
+    w: al.Tensor[DTYPE, "WEIGHTS"],
     out: al.Tensor[DTYPE, "P C"],
     DTYPE: al.constexpr = al.bfloat16,
     ACTIVATION: al.constexpr = None,
+    WEIGHTS: al.constexpr = "E N K",
     ROWS: al.constexpr = 128,
     COLUMNS: al.constexpr = 128,
     DEPTH: al.constexpr = 64,
@@ -77,7 +79,9 @@ def expert_rows(
     TOGETHER: al.constexpr = 8,
 ):
     """`out[p, n] = sum(x[p, :] * w[e, n, :])`, with e the expert of row p; or the activation of columns n and C + n."""
-    T, K, E, N, P, C = x.shape[0], x.shape[1], w.shape[0], w.shape[1], out.shape[0], out.shape[1]
+    TURNED = WEIGHTS == "E K N"
+    T, K, E, N, P, C = x.shape[0], x.shape[1], w.shape[0], w.shape[2 if TURNED else 1], out.shape[0], out.shape[1]
+    assert not (TURNED and (SWAPPED or ACTIVATION is not None)), "turned weights are the columns of a plain product"
     al.requires((first.shape[0] > 1) & (0 < T) & (T < 2**30) & (P < 2**30) & (0 < E) & (0 < K))
     al.requires(N == C if ACTIVATION is None else N == 2 * C)
     al.requires(T == P if token is None else 0 < T)
@@ -86,7 +90,9 @@ def expert_rows(
     if token is not None:
         al.requires(al.in_range(token, 0, T))
     al.covers(out, at=lambda i, p, n: (p, n), where=lambda i, p, n: (first[i] <= p) & (p < first[i + 1]))
-    if ACTIVATION is None:
+    if TURNED:
+        al.spec(out, lambda i, p, n: al.sum(lambda k: row_of(x, token, p, k) * w[owner[i], k, n]))
+    elif ACTIVATION is None:
         al.spec(out, lambda i, p, n: al.sum(lambda k: row_of(x, token, p, k) * w[owner[i], n, k]))
     else:
         al.spec(
@@ -113,7 +119,10 @@ def expert_rows(
             xt = al.stage(x[m0 : m0 + ROWS, k0 : k0 + DEPTH], boundary_check=(0, 1))
         else:
             xt = al.stage(x[rows, k0 : k0 + DEPTH], boundary_check=(1,))
-        wt = al.stage(w[e, n0 : n0 + COLUMNS, k0 : k0 + DEPTH], boundary_check=(0, 1))
+        if TURNED:
+            wt = al.stage(w[e, k0 : k0 + DEPTH, n0 : n0 + COLUMNS], boundary_check=(0, 1))
+        else:
+            wt = al.stage(w[e, n0 : n0 + COLUMNS, k0 : k0 + DEPTH], boundary_check=(0, 1))
         if ACTIVATION is not None:
             ut = al.stage(w[e, C + n0 : C + n0 + COLUMNS, k0 : k0 + DEPTH], boundary_check=(0, 1))
         if SWAPPED:
@@ -121,7 +130,7 @@ def expert_rows(
             if ACTIVATION is not None:
                 up = al.mma(ut, xt, up)
         else:
-            gate = al.mma(xt, wt, gate)
+            gate = al.mma(xt, al.trans(wt) if TURNED else wt, gate)
             if ACTIVATION is not None:
                 up = al.mma(xt, ut, up)
     result = (gate if ACTIVATION is None else ACTIVATION(gate, up)).to(DTYPE)
@@ -135,17 +144,23 @@ def expert_rows(
 def gather_rows(
     x: al.Tensor[DTYPE, "T K"],
     token: al.Tensor[al.int32, "P"],
+    factor: al.Tensor[al.float32, "P"] | None,
     out: al.Tensor[DTYPE, "P K"],
     DTYPE: al.constexpr = al.bfloat16,
     BLOCK: al.constexpr = 2048,
 ):
-    """`out[p] = x[token[p]]`."""
+    """`out[p] = x[token[p]]`, times `factor[p]`."""
     T, K, P = x.shape[0], x.shape[1], out.shape[0]
     al.requires(al.in_range(token, 0, T))
-    al.spec(out, lambda p, k: x[token[p], k])
+    al.spec(out, lambda p, k: x[token[p], k] if factor is None else factor[p] * x[token[p], k])
     column, p = al.grid(al.cdiv(K, BLOCK), P)
     k = column * BLOCK + al.arange(BLOCK)
-    al.store(out[p, k], al.load(x[al.load(token[p]), k], mask=k < K), mask=k < K)
+    row = al.load(x[al.load(token[p]), k], mask=k < K)
+    if factor is None:
+        al.store(out[p, k], row, mask=k < K)
+    else:
+        scaled = al.load(factor[p]) * row.to(al.float32)
+        al.store(out[p, k], scaled.to(DTYPE), mask=k < K)
 
 
 @argus.kernel

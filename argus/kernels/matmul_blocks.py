@@ -107,7 +107,7 @@ def tile_of(target: str, rows: int, aligned: bool) -> Mapping[str, Any]:
     operands."""
     if target == "sm_90a" and aligned:
         side = 64 if rows <= 64 else 128
-        return {"ROWS": side, "STAGES": 5, "PRODUCERS": 4, "num_warps": side // 16}
+        return {"ROWS": side, "STAGES": 3, "PRODUCERS": 4, "num_warps": side // 16}
     side = 32 if target == "cpu" else 64
     stages = 1 if target == "cpu" else 2
     tile = {"ROWS": side, "COLUMNS": side, "STAGES": stages, "PRODUCERS": 0, "num_warps": 4}

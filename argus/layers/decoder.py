@@ -115,7 +115,7 @@ class Mixture(nn.Module):
         self.down = _weight(shape.experts, shape.hidden, shape.inner)
 
     def forward(self, x: torch.Tensor, residual: torch.Tensor) -> torch.Tensor:
-        """Return `residual` plus the output of the experts for `x`. No gradient."""
+        """Return `residual` plus the output of the experts for `x`."""
         rows = x.flatten(0, -2)
         logits = matmul(rows, self.router.t())
         more = residual.reshape(rows.shape)

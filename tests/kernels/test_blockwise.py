@@ -97,13 +97,14 @@ def test_products_are_proved() -> None:
 @pytest.mark.parametrize(
     ("kernel", "old", "new"),
     [
-        ("product_of_blocks", "scale_b[n0 // SIDE, k0 // SIDE]", "scale_b[n0 // SIDE, 0]"),
-        ("product_of_blocks", "acc += sums * scale[:, None]", "acc += sums * scale[None, :]"),
+        ("product_of_blocks", "al.load(scale_b[n0 // SIDE, g]", "al.load(scale_b[n0 // SIDE, 0]"),
+        ("product_of_blocks", "acc += sums * first[:, None]", "acc += sums * first[None, :]"),
+        ("product_of_blocks", "    acc += later * of_later[:, None]\n    al.store", "    al.store"),
         ("quantized_blocks", "al.max(blocks, axis=2), LEAST", "al.max(blocks, axis=2), 0.0"),
     ],
 )
 def test_wrong_twins_are_not_proved(kernel: str, old: str, new: str) -> None:
-    """The first scale for all k, scales of rows for columns, a scale of zero."""
+    """The first scale for all k, scales of rows for columns, no last block, a scale of zero."""
     whole = source_of("blockwise")
     assert whole.text.count(old) == 1
     report = prove(SourceFile(whole.path, whole.text.replace(old, new)), kernel, Options("sm_90a", 8))

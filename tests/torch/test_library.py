@@ -131,6 +131,11 @@ CASES: dict[str, tuple[Callable[..., Any], Make, Make]] = {
     ),
     "matmul_int4": (kernels.matmul_int4, lambda: packed(4), lambda: (INDEX,) * 4),
     "matmul_int8": (kernels.matmul_int8, lambda: packed(8), lambda: packed(4)),
+    "mixture": (
+        kernels.mixture,
+        lambda: (layer(3)[0], random(3, 2), INDEX[:2].abs().int().expand(3, 2), *layer(3)[2:]),
+        lambda: (layer(3)[0], random(3, 2), INDEX[:2].abs().int().expand(2, 2), *layer(3)[2:]),
+    ),
     "moe": (
         lambda *given: kernels.moe(*given, topk=2),
         lambda: layer(3),
@@ -215,7 +220,7 @@ def exported(name: str) -> None:
             return call(*args)
 
     program = torch.export.export(Module(), make())
-    operator = "softmax_backward" if name == "log_softmax_backward" else name
+    operator = {"log_softmax_backward": "softmax_backward", "moe": "mixture"}.get(name, name)
     assert any(f"argus.{operator}" in str(node.target) for node in program.graph.nodes)
     torch.testing.assert_close(program.module()(*make()), call(*make()))
 
@@ -273,13 +278,14 @@ OPERATORS: dict[str, Make] = {
     "matmul_out": lambda: (random(4, 20), random(20, 8), *(None,) * 6, random(4, 8)),
     "matmul_int4": lambda: (*packed(4), 128),
     "matmul_int8": lambda: (*packed(8), 128),
-    "moe": lambda: (*layer(3), None, 1.0, 2, False, True, "swiglu"),
+    "mixture": lambda: (*(x.requires_grad_(x.is_floating_point()) for x in CASES["mixture"][1]()), None, "geglu"),
     "quantize": lambda: (random(4, 20),),
     "quantize_blocks": lambda: (random(4, 20, dtype="float16"),),
     "reduce": lambda: (random(4, 20), "sum", 1, True),
     "rmsnorm": lambda: (*CASES["rmsnorm"][1](),),
     "rmsnorm_quantize": lambda: (*CASES["rmsnorm_quantize"][1](), 1e-6),
     "rotary": lambda: (random(2, 5, 3, 20).requires_grad_(), random(5, 8), random(5, 8), True),
+    "router": lambda: (random(4, 20).requires_grad_(), None, 2.5, 3, True, False, 1, 1),
     "silu_mul": CASES["silu_mul"][1],
     "silu_mul_gradient": lambda: tuple(random(4, 20, seed=i) for i in range(3)),
     "softmax": CASES["softmax"][1],
