@@ -22,7 +22,7 @@ from argus.backend import build as backend
 from argus.backend.artifact import Artifact
 from argus.backend.emit import emit
 from argus.diagnostic import ArgusError, Diagnostic, SourceError
-from argus.frontend import Options, check, functions, parameters, parse
+from argus.frontend import Options, check, decorated, functions, parse
 from argus.frontend.surface import Attribute, Binary, Expression, Name, Subscript
 from argus.ir.nodes import Kernel
 from argus.ir.text import print_kernel, read_kernel
@@ -38,8 +38,8 @@ TileKernel = NewType("TileKernel", Kernel)
 """A kernel whose names, shapes, types and constants are fixed. Its policies are still open."""
 
 ExplicitKernel = NewType("ExplicitKernel", Kernel)
-"""A kernel in which every buffer, layout, instruction and wait is written out. This form is proved, and this form runs.
-"""
+"""A kernel in which every buffer, layout, instruction and wait is written out. This form is proved, and this form
+runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +142,7 @@ def verify(
 def accepted(source: SourceFile, name: str) -> tuple[str, ...]:
     """Return the codes of unknown findings about values that kernel `name` accepts in its decorator."""
     function = parse(source, name).function(name)
-    return () if function is None else parameters.accepted(function)
+    return () if function is None else decorated.accepted(function)
 
 
 def release(explicit: ExplicitKernel, report: Report, accept: Sequence[str], limit_s: float = LIMIT_S) -> Report:

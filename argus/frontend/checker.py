@@ -14,7 +14,9 @@ from argus.frontend import (
     calls,
     clusters,
     covering,
+    explicit,
     memory,
+    products,
     program,
     roles,
     scanning,
@@ -28,10 +30,11 @@ from argus.frontend import (
 )
 from argus.frontend.axes import separate_axes
 from argus.frontend.context import CallSite, Context, Frame, Handler, Rejected, Wanted
+from argus.frontend.decorated import warps
 from argus.frontend.expressions import evaluate
 from argus.frontend.inline import inline
 from argus.frontend.options import Options
-from argus.frontend.parameters import declare, warps
+from argus.frontend.parameters import declare
 from argus.frontend.surface import Function, Module
 from argus.frontend.values import Helper, Value
 from argus.ir.nodes import Kernel
@@ -149,7 +152,9 @@ HANDLERS: dict[str, Handler] = {
     **arithmetic.HANDLERS,
     **barriers.HANDLERS,
     **clusters.HANDLERS,
+    **explicit.HANDLERS,
     **memory.HANDLERS,
+    **products.HANDLERS,
     **program.HANDLERS,
     **roles.HANDLERS,
     **scanning.HANDLERS,

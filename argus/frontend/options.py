@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 ACCEPTABLE = ("spec-unknown", "tags-unknown")
-"""Codes of findings about values that an author may accept while they are unknown. All other findings are about safety.
-"""
+"""Codes of findings about values that an author may accept while they are unknown. All other findings are about
+safety."""
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
-"""`torch.compile(model, backend="argus")`: groups of operators become proved kernels, and the rest is left to PyTorch.
-"""
+"""`torch.compile(model, backend="argus")`: groups of operators become proved kernels, and the rest is left to
+PyTorch."""
 
 from __future__ import annotations
 

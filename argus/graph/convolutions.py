@@ -27,9 +27,9 @@ MOST_GRID = 8
 
 @dataclass(frozen=True)
 class Spatial:
-    """A spatial dimension of a convolution. It has axes for the result, the image and the taps, if these have more than
-    one element. `phases` are the distinguished remainders of a coordinate; `turns` are the taps that each phase uses.
-    """
+    """A spatial dimension of a convolution. It has axes for the result, the image and the taps, if these have more
+    than one element. `phases` are the distinguished remainders of a coordinate; `turns` are the taps that each
+    phase uses."""
 
     number: int
     result: Axis | None

@@ -37,8 +37,8 @@ class KernelText:
 
 
 Generator = Any
-"""`generator(group, layout, target)` returns the statements of a kernel's body, its constants and its number of warps.
-"""
+"""`generator(group, layout, target)` returns the statements of a kernel's body, its constants and its number of
+warps."""
 
 
 def generate(group: Group, target: str, generator: Generator | None = None) -> KernelText:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from torch.fx import Graph, Node
 
 MOST_OPERATORS = 40
-"""Largest number of operators in a group. A larger kernel is hard to read, and its specification takes long to prove.
-"""
+"""Largest number of operators in a group. A larger kernel is hard to read, and its specification takes long to
+prove."""
 
 Use = tuple[Value, str]
 """A value of another group, as the operators of a group read it: "a" and "b" are the factors of a product."""

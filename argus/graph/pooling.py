@@ -1,5 +1,5 @@
-"""Kernels of pooling, with the elementwise operators after it: a tile of results iterates over the taps of its windows.
-"""
+"""Kernels of pooling, with the elementwise operators after it: a tile of results iterates over the taps of its
+windows."""
 
 from __future__ import annotations
 

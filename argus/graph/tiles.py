@@ -14,8 +14,8 @@ from argus.graph.layout import LEFT, PARALLEL, PLACE, REDUCED, RIGHT, Axis, Layo
 from argus.graph.space import Mismatch
 
 MOST_HELD = 8192
-"""Largest number of elements of a row that the registers of a block hold, in addition to the values computed from them.
-"""
+"""Largest number of elements of a row that the registers of a block hold, in addition to the values computed from
+them."""
 
 MOST_ROWS = 128
 """Largest number of rows that are reduced in registers."""

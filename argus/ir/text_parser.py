@@ -49,7 +49,7 @@ from argus.ir.nodes import (
     TagTuple,
     Tensor,
 )
-from argus.ir.text_printer import EMPTY_SCOPE, Names, scope_of
+from argus.ir.print_terms import EMPTY_SCOPE, Names, scope_of
 from argus.ir.text_terms import (
     Node,
     dtype_of,

@@ -11,216 +11,46 @@ elements and parameters, and the operator's rule for operations.
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Any
 
 from typing_extensions import assert_never
 
 from argus.ir.descriptor import Flag, Hole, Kind, Option, Piece, Text, describe
-from argus.ir.expr import OPERATORS, Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, Thread
 from argus.ir.nodes import (
-    Access,
     Arranged,
     Assume,
     Covers,
-    DataValue,
     For,
     Fragment,
     InRange,
     Kernel,
     Mbarrier,
-    Once,
     Precondition,
     Requires,
     Scalar,
     Shared,
-    SpecOp,
-    SpecReduce,
-    SpecSoftmax,
-    SpecTerm,
     Stmt,
     TagCondition,
     TagEqual,
-    TagField,
     TagTerm,
     TagTuple,
     Tensor,
 )
-from argus.ir.types import DType, boolean, float32, int32
+from argus.ir.print_terms import (
+    EMPTY_SCOPE,
+    LEVELS,
+    Names,
+    access_text,
+    elem_text,
+    list_text,
+    name_text,
+    print_expr,
+    print_shape,
+    scope_of,
+    term_text,
+)
+from argus.ir.types import DType
 from argus.ir.visit import walk
-from argus.source import SourceFile
-
-LEVELS: Mapping[str, int] = {
-    "==": 1, "!=": 1, "<": 1, "<=": 1, ">": 1, ">=": 1,
-    "|": 2, "^": 3, "&": 4, "<<": 5, ">>": 5, "+": 6, "-": 6, "*": 7, "/": 7, "//": 7, "%": 7,
-}  # fmt: skip
-"""Binding strength of the infix operators, weakest first, in Python's order."""
-UNARY, ATOM = 8, 9
-
-RESERVED = frozenset({"thread", "true", "false", "inf", "nan"})
-_PLAIN = re.compile(r"[A-Za-z_]\w*(\.\w+)*")
-_COORD = re.compile(r"c\d+")
-
-
-@dataclass(frozen=True, slots=True)
-class Names:
-    """The meanings of names at one point of the text: types of parameters and elements, and open loops.
-
-    `source` is the file that is read, if statements are printed with their place in it.
-    """
-
-    params: Mapping[str, DType]
-    elements: Mapping[str, DType]
-    loops: frozenset[str] = frozenset()
-    source: SourceFile | None = None
-
-    def enter(self, *loops: str) -> Names:
-        """Return the scope inside a loop with these counters."""
-        return replace(self, loops=self.loops.union(loops))
-
-    def is_param(self, name: str) -> bool:
-        """Return True if the bare `name` is read as a launch parameter."""
-        return name not in self.loops and name not in RESERVED and _COORD.fullmatch(name) is None
-
-
-EMPTY_SCOPE = Names({}, {})
-
-
-def scope_of(params: tuple[Tensor | Scalar, ...], objects: tuple[Shared | Fragment, ...]) -> Names:
-    """Return the scope that follows the declarations."""
-    types: dict[str, DType] = {}
-    for param in params:
-        match param:
-            case Scalar(name=name, dtype=dtype):
-                types[name] = dtype
-            case Tensor(shape=shape, strides=strides):
-                types |= {e.name: e.dtype for e in (*shape, *strides) if isinstance(e, Param)}
-    tensors = {p.name: p.dtype for p in params if isinstance(p, Tensor)}
-    return Names(types, tensors | {o.name: o.dtype for o in objects})
-
-
-def inferred(op: str, args: tuple[DType, ...]) -> DType | None:
-    """Return the type of an operation for which the text gives none. Return None for casts, which print their type."""
-    match OPERATORS[op].result:
-        case "bool":
-            return boolean
-        case "same":
-            return args[-1]
-        case _:
-            return None
-
-
-# ---------------------------------------------------------------------------- expressions
-
-
-def print_expr(expr: TagTerm | SpecTerm, scope: Names = EMPTY_SCOPE) -> str:
-    """Return an expression, a tag term or a specification term as text."""
-    return _term(expr, scope)[0]
-
-
-def _term(expr: TagTerm | SpecTerm, scope: Names) -> tuple[str, int]:
-    """Return the text and its binding strength."""
-    match expr:
-        case TagField(elem=elem, name=field):
-            return f"{_elem(elem, scope)}.{field if isinstance(field, int) else _name(field)}", ATOM
-        case Once(lo=lo, hi=hi):
-            return f"once({_list((lo, hi), scope)})", ATOM
-        case DataValue(tensor=tensor, index=index):
-            return f"data({_name(tensor)}[{_list(index, scope)}])", ATOM
-        case SpecReduce(op=op, axis=axis, extent=extent, body=body, dtype=dtype):
-            inner = f"{print_expr(Coord(axis))}, {print_expr(extent, scope)}, {print_expr(body, scope)}"
-            return f"@reduce_{op}({inner}):{dtype}", ATOM
-        case SpecSoftmax(axis=axis, extent=extent, at=at, score=score, dtype=dtype):
-            parts = (Coord(axis), extent, at, score)
-            return f"@softmax({', '.join(print_expr(p, scope) for p in parts)}):{dtype}", ATOM
-        case SpecOp(op=op, args=args, dtype=dtype):
-            return f"@{op}({', '.join(print_expr(a, scope) for a in args)}):{dtype}", ATOM
-        case Op():
-            return _operation(expr, scope)
-        case _:
-            text, level, dtype = _leaf(expr, scope)
-            return _ascribe(text, level, expr.dtype, dtype)
-
-
-def _leaf(expr: Const | Param | ProgramId | LoopVar | Coord | Thread | Elem, scope: Names) -> tuple[str, int, DType]:
-    """Return the text, its binding strength, and the type that the reader assumes if none is written."""
-    match expr:
-        case Const(value=value):
-            if isinstance(value, bool):
-                return str(value).lower(), ATOM, boolean
-            text = repr(value)
-            dtype = int32 if isinstance(value, int) else float32
-            return text, UNARY if text.startswith("-") else ATOM, dtype
-        case Param(name=name):
-            text = name if scope.is_param(name) and _PLAIN.fullmatch(name) else f"`{name}`"
-            return text, ATOM, scope.params.get(name, int32)
-        case LoopVar(name=name):
-            bare = name in scope.loops and not _COORD.fullmatch(name) and _PLAIN.fullmatch(name)
-            return (name if bare and name not in RESERVED else f"loop(`{name}`)"), ATOM, int32
-        case ProgramId(axis=axis):
-            return f"program_id({axis})", ATOM, int32
-        case Coord(axis=axis):
-            return f"c{axis}", ATOM, int32
-        case Thread():
-            return "thread", ATOM, int32
-        case Elem():
-            return _elem(expr, scope), ATOM, scope.elements.get(expr.obj, int32)
-        case _:
-            assert_never(expr)
-
-
-def _ascribe(text: str, level: int, dtype: DType, default: DType | None) -> tuple[str, int]:
-    return (text if dtype == default else f"{text}:{dtype}"), level
-
-
-def _operation(expr: Op, scope: Names) -> tuple[str, int]:
-    row = OPERATORS[expr.op]
-    default = inferred(expr.op, tuple(a.dtype for a in expr.args))
-    if expr.op == "cast":
-        return f"{expr.dtype}({_list(expr.args, scope)})", ATOM
-    if row.symbol is None:
-        return _ascribe(f"{expr.op}({_list(expr.args, scope)})", ATOM, expr.dtype, default)
-    if row.arity == 1:
-        operand = _wrap(expr.args[0], scope, ATOM)
-        # "-5" is a constant, and "-(5)" is the negation of one.
-        literal = isinstance(expr.args[0], Const) and operand[0] != "("
-        text, level = f"{row.symbol}({operand})" if literal else f"{row.symbol}{operand}", UNARY
-    else:
-        level = LEVELS[row.symbol]
-        left_level = level + 1 if level == 1 else level  # Comparisons cannot be chained.
-        left, right = _wrap(expr.args[0], scope, left_level), _wrap(expr.args[1], scope, level + 1)
-        text = f"{left} {row.symbol} {right}"
-    return (text, level) if expr.dtype == default else (f"({text}):{expr.dtype}", ATOM)
-
-
-def _wrap(expr: Expr, scope: Names, at_least: int) -> str:
-    text, level = _term(expr, scope)
-    return text if level >= at_least else f"({text})"
-
-
-def _list(exprs: tuple[Expr, ...], scope: Names) -> str:
-    return ", ".join(print_expr(e, scope) for e in exprs)
-
-
-def _elem(elem: Elem, scope: Names) -> str:
-    return f"{_name(elem.obj)}[{_list(elem.index, scope)}]"
-
-
-def _name(name: str) -> str:
-    return name if _PLAIN.fullmatch(name) else f"`{name}`"
-
-
-def _access(access: Access, scope: Names) -> str:
-    block = "" if access.block is None else f" block {print_expr(access.block, scope)}"
-    return f"{_name(access.obj)}[{_list(access.index, scope)}]{block}"
-
-
-def print_shape(shape: tuple[int, ...]) -> str:
-    """Return a shape as text: `128x64`, or `()` for a scalar."""
-    return "x".join(map(str, shape)) or "()"
-
 
 # ---------------------------------------------------------------------------- kernels and statements
 
@@ -228,22 +58,22 @@ def print_shape(shape: tuple[int, ...]) -> str:
 def print_kernel(kernel: Kernel) -> str:
     """Return the whole kernel as text, such that `parse_kernel(print_kernel(k)) == k`."""
     scope = scope_of(kernel.params, (*kernel.shared, *kernel.fragments))
-    lines = [f"kernel {_name(kernel.name)}"]
+    lines = [f"kernel {name_text(kernel.name)}"]
     if kernel.target is not None:
         lines.append(f"target {kernel.target}")
     lines.append(f"warps {kernel.num_warps} of {kernel.warp_size}")
-    lines += (f"size {_name(size)}" for size in kernel.sizes)
+    lines += (f"size {name_text(size)}" for size in kernel.sizes)
     lines += map(_param, kernel.params)
-    lines += (f"constexpr {_name(name)} = {_literal(value)}" for name, value in kernel.constexprs)
+    lines += (f"constexpr {name_text(name)} = {_literal(value)}" for name, value in kernel.constexprs)
     if kernel.grid is not None:
         group = "" if kernel.group == 1 else f" group {kernel.group}"
         cluster = f" cluster {kernel.cluster}" if kernel.cluster != 1 else ""
         persistent = " persistent" if kernel.persistent else ""
         schedule = "" if kernel.schedule == "cooperative" else f" {kernel.schedule}"
         flat = " flat" if kernel.flat else ""
-        lines.append(f"grid [{_list(kernel.grid, scope)}]{group}{cluster}{flat}{persistent}{schedule}")
+        lines.append(f"grid [{list_text(kernel.grid, scope)}]{group}{cluster}{flat}{persistent}{schedule}")
     lines += (_precondition(p, scope) for p in kernel.preconditions)
-    lines += (f"invariant {_name(i.tensor)} over {', '.join(map(_name, i.sizes))}" for i in kernel.invariants)
+    lines += (f"invariant {name_text(i.tensor)} over {', '.join(map(name_text, i.sizes))}" for i in kernel.invariants)
     lines += (_covers(c, scope) for c in kernel.covers)
     lines += map(_shared, kernel.shared)
     lines += map(_mbarrier, kernel.barriers)
@@ -262,10 +92,10 @@ def print_stmt(stmt: Stmt, kernel: Kernel) -> str:
 def _param(param: Tensor | Scalar) -> str:
     match param:
         case Tensor(name=name, dtype=dtype, shape=shape, strides=strides, alignment=alignment):
-            at = f"strides [{_list(strides, EMPTY_SCOPE)}] align {alignment}"
-            return f"tensor {_name(name)}: {dtype}[{_list(shape, EMPTY_SCOPE)}] {at}"
+            at = f"strides [{list_text(strides, EMPTY_SCOPE)}] align {alignment}"
+            return f"tensor {name_text(name)}: {dtype}[{list_text(shape, EMPTY_SCOPE)}] {at}"
         case Scalar(name=name, dtype=dtype):
-            return f"scalar {_name(name)}: {dtype}"
+            return f"scalar {name_text(name)}: {dtype}"
         case _:
             assert_never(param)
 
@@ -290,8 +120,8 @@ def _literal(value: object) -> str:
 
 def _covers(covers: Covers, scope: Names) -> str:
     where = "" if covers.where is None else f" if {print_expr(covers.where, scope)}"
-    box = f"over [{_list(covers.shape, scope)}] at [{_list(covers.at, scope)}]"
-    return f"covers {_name(covers.output)}({', '.join(map(_name, covers.names))}) {box}{where}"
+    box = f"over [{list_text(covers.shape, scope)}] at [{list_text(covers.at, scope)}]"
+    return f"covers {name_text(covers.output)}({', '.join(map(name_text, covers.names))}) {box}{where}"
 
 
 def _precondition(precondition: Precondition, scope: Names) -> str:
@@ -299,12 +129,12 @@ def _precondition(precondition: Precondition, scope: Names) -> str:
         case Requires(cond=cond):
             return f"requires {print_expr(cond, scope)}"
         case InRange(tensor=tensor, lo=lo, hi=hi):
-            return f"in_range {_name(tensor)} from {print_expr(lo, scope)} to {print_expr(hi, scope)}"
+            return f"in_range {name_text(tensor)} from {print_expr(lo, scope)} to {print_expr(hi, scope)}"
         case Arranged(tensor=tensor, how=how, total=total, longest=longest) if total is not None:
             limit = "" if longest is None else f" longest {print_expr(longest, scope)}"
-            return f"{how} {_name(tensor)} to {print_expr(total, scope)}{limit}"
+            return f"{how} {name_text(tensor)} to {print_expr(total, scope)}{limit}"
         case Arranged(tensor=tensor, how=how):
-            return f"{how} {_name(tensor)}"
+            return f"{how} {name_text(tensor)}"
         case Assume(cond=cond, reason=reason):
             return f"assume {print_expr(cond, scope)} because {json.dumps(reason)}"
         case _:
@@ -314,17 +144,17 @@ def _precondition(precondition: Precondition, scope: Names) -> str:
 def _shared(shared: Shared) -> str:
     layout = "" if shared.layout is None else f" layout {shared.layout}"
     at = "" if shared.offset is None else f" at {shared.offset}"
-    return f"shared {_name(shared.name)}: {shared.dtype} {print_shape(shared.shape)}{layout}{at}"
+    return f"shared {name_text(shared.name)}: {shared.dtype} {print_shape(shared.shape)}{layout}{at}"
 
 
 def _mbarrier(barrier: Mbarrier) -> str:
     at = "" if barrier.offset is None else f" at {barrier.offset}"
-    return f"mbarrier {_name(barrier.name)} count {barrier.count} arrivals {barrier.arrivals}{at}"
+    return f"mbarrier {name_text(barrier.name)} count {barrier.count} arrivals {barrier.arrivals}{at}"
 
 
 def _fragment(fragment: Fragment) -> str:
     layout = "" if fragment.layout is None else f" layout {fragment.layout}"
-    return f"fragment {_name(fragment.name)}: {fragment.dtype} {print_shape(fragment.shape)}{layout}"
+    return f"fragment {name_text(fragment.name)}: {fragment.dtype} {print_shape(fragment.shape)}{layout}"
 
 
 def _node(node: object, scope: Names) -> str:
@@ -354,23 +184,23 @@ def _value(value: Any, kind: Kind, scope: Names, inner: Names) -> str:
     """Return the text of a field. `scope` is the scope of its node, and `inner` that of the blocks in the node."""
     match kind:
         case Kind.ACCESS:
-            return _access(value, scope)
+            return access_text(value, scope)
         case Kind.EXPRESSION | Kind.MEANING | Kind.CONSTANT:
             return print_expr(value, scope)
         case Kind.NUMBER | Kind.LAYOUT:
             return str(value)
         case Kind.NAME:
-            return _name(value)
+            return name_text(value)
         case Kind.QUOTED:
             return json.dumps(value)
         case Kind.NAMES:
-            return ", ".join(map(_name, value))
+            return ", ".join(map(name_text, value))
         case Kind.SHAPE:
             return print_shape(value)
         case Kind.EXTENTS:
-            return f"[{_list(value, scope)}]"
+            return f"[{list_text(value, scope)}]"
         case Kind.FIELDS:
-            return "{" + ", ".join(f"{_name(name)} = {print_expr(term, scope)}" for name, term in value) + "}"
+            return "{" + ", ".join(f"{name_text(name)} = {print_expr(term, scope)}" for name, term in value) + "}"
         case Kind.CONDITIONS:
             return "{" + "; ".join(_condition(c, scope) for c in value) + "}"
         case Kind.BLOCK:
@@ -396,11 +226,11 @@ def _condition(condition: TagCondition, scope: Names) -> str:
         case TagEqual(left=left, right=right):
             return f"{_side(left, scope)} == {_side(right, scope)}"
         case TagTuple(elem=elem, terms=terms):
-            return f"{_elem(elem, scope)} carries [{', '.join(print_expr(t, scope) for t in terms)}]"
+            return f"{elem_text(elem, scope)} carries [{', '.join(print_expr(t, scope) for t in terms)}]"
         case _:
             assert_never(condition)
 
 
 def _side(term: TagTerm, scope: Names) -> str:
-    text, level = _term(term, scope)
+    text, level = term_text(term, scope)
     return text if level > LEVELS["=="] else f"({text})"

@@ -11,7 +11,7 @@ from lark import Token, Tree
 from argus.diagnostic import Diagnostic, SourceError
 from argus.ir.expr import OPERATORS, Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, Thread
 from argus.ir.nodes import DataValue, Once, SpecOp, SpecReduce, SpecSoftmax, SpecTerm, TagField, TagTerm
-from argus.ir.text_printer import Names, inferred
+from argus.ir.print_terms import Names, inferred
 from argus.ir.types import DTYPES, DType, boolean, float32, int32
 
 Node = Tree[Token] | Token

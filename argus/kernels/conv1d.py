@@ -1,5 +1,5 @@
-"""Short causal convolution along time with one filter for each channel, as sequence mixers apply it before their scan.
-"""
+"""Short causal convolution along time with one filter for each channel, as sequence mixers apply it before their
+scan."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Compute the gradient of cross entropy, element by element, from the logits and the log-sum-exp of the forward pass.
-"""
+"""Compute the gradient of cross entropy, element by element, from the logits and the log-sum-exp of the forward
+pass."""
 
 from __future__ import annotations
 

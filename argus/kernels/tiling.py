@@ -180,8 +180,8 @@ _WIDE: tuple[_Shape, ...] = (
     *((256, columns, 8, _ROWS) for columns in range(192, 120, -8)),
     *((192, columns, _TALL_WARPS, _ROWS) for columns in range(200, 56, -8)),
 )
-"""Additional shapes for many rows and columns. The best one leaves the fewest multiprocessors idle in the last round.
-"""
+"""Additional shapes for many rows and columns. The best one leaves the fewest multiprocessors idle in the last
+round."""
 _LOADED: tuple[_Shape, ...] = ((128, 192, 8, _ROWS), (128, 128, 8, _ROWS), (64, 128, 4, _ROWS), (64, 64, 4, _ROWS))
 """Shapes if threads load operands. Wider tiles leave too few registers to the loading threads."""
 _PARTED_ROUNDS = 2  # largest number of rounds of blocks over the multiprocessors for which sums are cut into parts

@@ -27,8 +27,8 @@ LOG2E = 1.4426950408889634
 MOST_COLUMNS = 512
 MOST_TAKEN = 16
 HALVES = ("bfloat16", "float16")
-"""Dtypes whose elements have zeros in the last 13 bits when converted to float32. The column is stored in these bits.
-"""
+"""Dtypes whose elements have zeros in the last 13 bits when converted to float32. The column is stored in these
+bits."""
 _EACH = 16  # elements in a thread
 _THREADS = 128
 

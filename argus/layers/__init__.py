@@ -1,5 +1,5 @@
-"""Layers of language models as `torch.nn.Module`s that call `argus.kernels`, each with an equivalent in plain PyTorch.
-"""
+"""Layers of language models as `torch.nn.Module`s that call `argus.kernels`, each with an equivalent in plain
+PyTorch."""
 
 from argus.layers.cache import PagedCache
 from argus.layers.decoder import Attention, DecoderLayer, GatedMLP, Mixture, Shape

@@ -21,18 +21,10 @@ from argus.layout.algebra import (
 )
 from argus.layout.analysis import bank_conflicts, equal, f2_matrix, is_injective, to_isl, vector_width
 from argus.layout.core import Layout, column_major, layout, row_major
-from argus.layout.fragment import (
-    FragmentLayout,
-    Mode,
-    blocked,
-    from_cute,
-    parse_fragment,
-    replicate,
-    tile,
-    tile_groups,
-)
+from argus.layout.fragment import FragmentLayout, Mode, from_cute, parse_fragment
 from argus.layout.inttuple import IntTuple, LayoutError
 from argus.layout.notation import parse
+from argus.layout.spreading import blocked, replicate, tile, tile_groups
 from argus.layout.swizzle import AnyLayout, Swizzle, SwizzledLayout, extremes, table
 
 __all__ = [

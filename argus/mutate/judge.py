@@ -35,8 +35,8 @@ _RELATIVE_TO_LARGEST = 2.0**-16
 
 class Outcome(Enum):
     """The outcome of a mutant. KILLED: refused or refuted. EQUIVALENT: proved, and no difference was seen. MISSED:
-    proved, although it breaks a rule in the simulator or computes something else. UNKNOWN: undecided, or not simulated.
-    """
+    proved, although it breaks a rule in the simulator or computes something else. UNKNOWN: undecided, or not
+    simulated."""
 
     KILLED = "killed"
     EQUIVALENT = "equivalent"

@@ -7,10 +7,9 @@ clock.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -20,10 +19,11 @@ from argus.backend.launch.evaluate import Number, evaluate
 from argus.ir.access import Mode, relations
 from argus.ir.contents import offence, outside, ranges, spaced
 from argus.ir.expr import Expr, LoopVar, Param, rewrite
-from argus.ir.nodes import Accumulate, Arranged, InRange, Kernel, Scalar, Spec, Tensor
+from argus.ir.nodes import Accumulate, Arranged, Kernel, Scalar, Spec, Tensor
 from argus.ir.types import DType
 from argus.ir.visit import walk as statements
 from argus.programs.bound import Bound, bound, exact_bytes, obligations, strides_of, touched
+from argus.programs.inputs import MOST_ELEMENTS, Array, carrier, carrier_of, drawn, seed_of
 from argus.programs.ir import (
     MAIN,
     POOL_ALIGNMENT,
@@ -39,11 +39,8 @@ from argus.programs.ir import (
 )
 from argus.simulate.reference import Reference
 
-Array = NDArray[Any]
 MOST_STEPS = 4000
 """Largest number of launches of an execution, and of iterations of its loops."""
-MOST_ELEMENTS = 1 << 20
-"""Largest number of elements of one tensor or buffer of an execution."""
 
 
 class NotExecutable(Exception):
@@ -104,7 +101,7 @@ class _Execution:
         self.violations: list[Violation] = []
         self.steps = 0
         self.loops: list[str] = []
-        self.arrays: dict[str, Array] = {name: np.array(a, dtype=_carrier(a.dtype)) for name, a in inputs.items()}
+        self.arrays: dict[str, Array] = {name: np.array(a, dtype=carrier(a.dtype)) for name, a in inputs.items()}
         self.initial = {name: a.copy() for name, a in self.arrays.items()}
         self.ready: dict[str, NDArray[np.bool_]] = {}
         self.spoiled: dict[str, str] = {}
@@ -146,7 +143,7 @@ class _Execution:
                 shape = tuple(max(n, 0) for n in shape)
             if int(np.prod(shape, dtype=object)) > MOST_ELEMENTS:
                 raise NotExecutable
-            self.arrays[b.name] = np.zeros(shape, dtype=_carrier_of(b.dtype))
+            self.arrays[b.name] = np.zeros(shape, dtype=carrier_of(b.dtype))
             self.ready[b.name] = np.zeros(shape, dtype=np.bool_)
             size = max(self.number(exact_bytes(b)), 0)
             sizes[b.bytes.name] = -(-size // POOL_ALIGNMENT) * POOL_ALIGNMENT
@@ -230,9 +227,9 @@ class _Execution:
     def _collective(self, step: Collective) -> None:
         parts = [(p, True, False) for p in step.reads] + [(p, False, True) for p in step.writes]
         self._queue(step, parts, step.stream)
-        seed = _seed(step.name, [self.arrays[p.obj][self._slices(p)] for p in step.reads], ())
+        seed = seed_of(step.name, [self.arrays[p.obj][self._slices(p)] for p in step.reads], ())
         for number, part in enumerate(step.writes):
-            self._write(part, _drawn(seed, number, self.arrays[part.obj][self._slices(part)]))
+            self._write(part, drawn(seed, number, self.arrays[part.obj][self._slices(part)]))
 
     # ------------------------------------------------------------------ what a launch keeps
 
@@ -332,18 +329,18 @@ class _Execution:
         }
         params: dict[str, Number] = {name: self.number(e) for name, e in found.values.items()}
         numbers = tuple(params[s.name] for s in kernel.params if isinstance(s, Scalar))
-        seed = _seed(f"{kernel.name} {kernel.constexprs}", [h.values for h in held.values()], numbers)
+        seed = seed_of(f"{kernel.name} {kernel.constexprs}", [h.values for h in held.values()], numbers)
         specs = {s.output: s for s in statements(kernel.body) if isinstance(s, Spec)}
         results: dict[str, Array] = {}
         for number, name in enumerate(sorted(writes)):
             spec, old = specs.get(name), held[name].values
             if spec is None or any(c.output == name for c in kernel.covers):
-                results[name] = _drawn(seed, number, old)
+                results[name] = drawn(seed, number, old)
             elif old.size:
                 mesh = np.ix_(*(np.arange(n) for n in old.shape))
                 value = np.broadcast_to(Reference(held, params).term(spec.value, dict(enumerate(mesh))), old.shape)
                 added = accumulates(kernel, name)
-                results[name] = _drawn(seed, number, old) if added is None else old + value if added else value
+                results[name] = drawn(seed, number, old) if added is None else old + value if added else value
         for name, result in results.items():
             self._write(parts[name], result)
 
@@ -417,93 +414,3 @@ def differs(ours: Array, theirs: Array) -> NDArray[np.bool_]:
         near = np.abs(ours - theirs) <= 1e-9 * np.abs(theirs) + 1e-9 * scale
     same = (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))
     return np.asarray(~(same | near))
-
-
-def _carrier(dtype: Any) -> Any:
-    return np.float64 if np.dtype(dtype).kind == "f" else dtype if np.dtype(dtype).kind == "b" else np.int64
-
-
-def _carrier_of(dtype: DType) -> Any:
-    return np.float64 if dtype.is_float else np.bool_ if dtype.kind == "bool" else np.int64
-
-
-def _seed(name: str, read: Sequence[Array], numbers: tuple[Number, ...]) -> int:
-    digest = sha256(f"{name} {numbers}".encode())
-    for array in read:
-        digest.update(str(array.shape).encode() + np.ascontiguousarray(array).tobytes())
-    return int.from_bytes(digest.digest()[:8], "little")
-
-
-def _drawn(seed: int, number: int, like: Array) -> Array:
-    """Return numbers with the shape and dtype of `like`. Equal seeds give equal numbers."""
-    rng = np.random.default_rng((seed, number))
-    if like.dtype.kind == "f":
-        return rng.integers(-32, 33, like.shape) / 8
-    return rng.integers(0, 2, like.shape).astype(like.dtype)
-
-
-def trials(program: Program) -> Iterator[tuple[dict[str, Number], dict[str, Array]]]:
-    """Yield small sizes of a program, with numbers and inputs for all of its parameters."""
-    from argus.simulate.sizes import admissible, size_vectors
-
-    kernel = as_kernel(program)
-    numbers = [s.name for s in program.scalars if s.dtype.is_int]
-    for number, vector in enumerate(size_vectors(kernel)):
-        yield inputs_of(program, kernel, vector)
-        without = {**vector, **dict.fromkeys(numbers, 0)}
-        if numbers and not number and admissible(kernel, without):
-            yield inputs_of(program, kernel, without)
-
-
-def at(program: Program, sizes: Mapping[str, int]) -> tuple[dict[str, Number], dict[str, Array]] | None:
-    """Return numbers and inputs at given sizes. Return None if the program does not admit the sizes, or if the inputs
-    are too large."""
-    from argus.simulate.sizes import admissible, integer_parameters, shape_of
-
-    kernel = as_kernel(program)
-    vector = {name: sizes.get(name, 1) for name in integer_parameters(kernel)}
-    if any(int(np.prod(shape_of(t, vector), dtype=object)) > MOST_ELEMENTS for t in program.tensors):
-        return None
-    if not admissible(kernel, vector):
-        return None
-    return inputs_of(program, kernel, vector)
-
-
-def inputs_of(
-    program: Program, kernel: Kernel, vector: Mapping[str, int]
-) -> tuple[dict[str, Number], dict[str, Array]]:
-    """Return numbers and arrays at given sizes. Index tensors with only a declared range also contain both ends of the
-    range."""
-    from argus.mutate.inputs import arguments
-    from argus.simulate.launch import scalar
-
-    given: dict[str, Any] = arguments(kernel, vector)
-    arranged = {p.tensor for p in program.preconditions if isinstance(p, Arranged)}
-    for fact in program.preconditions:
-        if isinstance(fact, InRange) and fact.tensor not in arranged and given[fact.tensor].size:
-            flat = given[fact.tensor].reshape(-1)
-            flat[0], flat[-1] = int(scalar(fact.lo, vector)), int(scalar(fact.hi, vector)) - 1
-    tensors = {t.name: given[t.name] for t in program.tensors}
-    numbers: dict[str, Number] = {**vector, **{s.name: given[s.name] for s in program.scalars}}
-    return numbers, tensors
-
-
-def as_kernel(program: Program) -> Kernel:
-    """Return a kernel with the parameters, preconditions and loops of a program. It is used to choose sizes."""
-    from argus.ir import nodes
-    from argus.programs.ir import walk
-
-    loops = tuple(nodes.For(s.var, s.start, s.stop, s.step, ()) for s in walk(program.body) if isinstance(s, For))
-    return Kernel(
-        program.name,
-        program.params,
-        program.sizes,
-        program.constexprs,
-        None,
-        4,
-        32,
-        program.preconditions,
-        (),
-        (),
-        loops,
-    )

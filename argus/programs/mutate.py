@@ -12,8 +12,9 @@ from argus.diagnostic import Diagnostic, Severity, Verdict, VerificationError
 from argus.ir.expr import Const, Expr, Param, op
 from argus.ir.nodes import Requires
 from argus.mutate import Change, Kind, Outcome, Result, Trial, drawn
-from argus.programs.execute import NotExecutable, differs, execute, trials
+from argus.programs.execute import NotExecutable, differs, execute
 from argus.programs.execute import Result as Run
+from argus.programs.inputs import trials
 from argus.programs.ir import Buffer, Collective, For, If, Launch, Part, Program, Record, Step, Wait, walk
 from argus.programs.prove.prove import prove
 from argus.programs.sites import negated, sites

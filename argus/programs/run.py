@@ -316,7 +316,7 @@ def signature_of(program: Program) -> Signature:
     from argus.ir.contents import ranges
     from argus.ir.expr import Const
     from argus.ir.nodes import Arranged, Requires, Tensor
-    from argus.programs.execute import as_kernel
+    from argus.programs.inputs import as_kernel
     from argus.programs.sites import sites
 
     accesses = [a for s in sites(program) for a in s.accesses]

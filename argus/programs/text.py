@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from argus.backend.launch.evaluate import show
 from argus.ir.expr import Expr, LoopVar, Op, Param, rewrite
 from argus.ir.nodes import Arranged, Assume, InRange, Precondition, Requires, SpecTerm, Tensor
-from argus.ir.text_printer import Names, print_expr
+from argus.ir.print_terms import Names, print_expr
 from argus.programs.ir import Collective, For, If, Launch, Part, Program, Record, Step, Use, Wait
 
 

@@ -17,10 +17,10 @@ from argus.simulate.numeric import Array
 
 @dataclass(slots=True)
 class Clock:
-    """A clock of a team. `known`: the segments and phases that all threads of the team are ordered after. `fenced`: the
-    ordinary accesses that a proxy fence has ordered before asynchronous ones. `over`: the phases known to be over,
-    including those known from bulk copies, which are issued after them but make no accesses of other threads visible.
-    """
+    """A clock of a team. `known`: the segments and phases that all threads of the team are ordered after. `fenced`:
+    the ordinary accesses that a proxy fence has ordered before asynchronous ones. `over`: the phases known to be
+    over, including those known from bulk copies, which are issued after them but make no accesses of other threads
+    visible."""
 
     known: Array
     fenced: Array

@@ -6,7 +6,6 @@ the mbarriers that the roles use there, and the fences, waits and barriers next 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from argus.diagnostic import Event
@@ -23,9 +22,7 @@ from argus.ir.nodes import (
     MbarrierFence,
     MbarrierInit,
     MbarrierWait,
-    Mma,
     MmaCommit,
-    MmaFence,
     MmaWait,
     ProxyFence,
     Stmt,
@@ -41,10 +38,8 @@ from argus.simulate.outcome import Story
 from argus.simulate.phase import Waiting
 from argus.simulate.step import Step
 from argus.simulate.usage import kernel_roles
+from argus.simulate.wording import BLOCK, MOST, event_of, shortened, starts_of, told_event, when
 
-ENGINE, BLOCK = "copy engine", "the block"
-_MOST = 12
-"""Largest number of steps in an account."""
 _NOUNS = {
     Touch.READ: "read of",
     Touch.WRITE: "write of",
@@ -128,13 +123,13 @@ def conflict(block: Block, earlier: Side, later: Side, cell: Cell, why: str, lea
     first, second = earlier.who(one), later.who(two)
     whose = "its" if first == second and not apart else f"{second}'s"
     missing = (
-        f"{lead} {first}'s {earlier.noun} {cell.place}{'' if together else _when(one, unit)} before"
-        f" {whose} {later.noun} it{_when(two, unit)}: {why}"
+        f"{lead} {first}'s {earlier.noun} {cell.place}{'' if together else when(one, unit)} before"
+        f" {whose} {later.noun} it{when(two, unit)}: {why}"
     )
     steps = [] if apart else _between(log, earlier, later, cell.name)
-    before = [_event(log, i) for i in steps if i < one.steps]
-    after = [_event(log, i) for i in steps if i >= one.steps]
-    return _cut([*before, _access(log, earlier, cell.place), *after, _access(log, later, cell.place)]), missing
+    before = [event_of(log, i) for i in steps if i < one.steps]
+    after = [event_of(log, i) for i in steps if i >= one.steps]
+    return shortened([*before, _access(log, earlier, cell.place), *after, _access(log, later, cell.place)]), missing
 
 
 def reason(block: Block, found: Conflict, later: Execution, across: bool) -> str:
@@ -229,7 +224,7 @@ def _access(log: Log, side: Side, where: str) -> Event:
     step = next((s for s in log.steps[execution.steps :] if s.event == side.event and s.barrier), None)
     counted = f", counted in phase {step.phase} of {step.barrier}" if side.agent == "copy" and step is not None else ""
     barrier, phase = (step.barrier, step.phase) if counted and step is not None else ("", 0)
-    return _told(execution, what, f"{verb} {where}{counted}", barrier, phase)
+    return told_event(execution, what, f"{verb} {where}{counted}", barrier, phase)
 
 
 # ---------------------------------------------------------------------------- mbarriers
@@ -238,7 +233,7 @@ def _access(log: Log, side: Side, where: str) -> Event:
 def phases(block: Block, step: Step, label: str, missing: str) -> Story:
     """Return an account of one mbarrier until `step` broke its rules."""
     log = block.run.log
-    found = [_event(log, i) for i in range(block.begun, len(log.steps)) if log.steps[i].barrier == label]
+    found = [event_of(log, i) for i in range(block.begun, len(log.steps)) if log.steps[i].barrier == label]
     if not log.steps or log.steps[-1].event != step.event:
         match step.stmt:
             case MbarrierArrive() | BarrierSync() | BarrierArrive():
@@ -246,9 +241,9 @@ def phases(block: Block, step: Step, label: str, missing: str) -> Story:
             case MbarrierExpect(bytes=nbytes):
                 what, message = "expect", f"arrives on {label} and expects {nbytes} bytes"
             case _:
-                what, message = "complete", f"{_starts(step.stmt)}, counted on {label}"
-        found.append(_told(log.events[step.event], what, message, label))
-    return _cut(found[-_MOST:]), missing
+                what, message = "complete", f"{starts_of(step.stmt)}, counted on {label}"
+        found.append(told_event(log.events[step.event], what, message, label))
+    return shortened(found[-MOST:]), missing
 
 
 def initialisation(block: Block, step: Step, name: str, missing: str) -> Story:
@@ -259,10 +254,10 @@ def initialisation(block: Block, step: Step, name: str, missing: str) -> Story:
         return isinstance(stmt, MbarrierFence | Barrier) or (isinstance(stmt, MbarrierInit) and stmt.barrier == name)
 
     steps = range(block.begun, len(log.steps))
-    found = [_event(log, i) for i in steps if tells(log.events[log.steps[i].event].stmt)]
+    found = [event_of(log, i) for i in steps if tells(log.events[log.steps[i].event].stmt)]
     what = "wait" if isinstance(step.stmt, MbarrierWait) else "issue" if isinstance(step.stmt, Copy) else "arrive"
-    used = _told(log.events[step.event], what, f"uses {name}")
-    return _cut([*found, used]), missing
+    used = told_event(log.events[step.event], what, f"uses {name}")
+    return shortened([*found, used]), missing
 
 
 def deadlock(block: Block, stuck: list[Waiting], ended: list[str]) -> Story:
@@ -273,14 +268,14 @@ def deadlock(block: Block, stuck: list[Waiting], ended: list[str]) -> Story:
     ours = [(i, s) for i, s in enumerate(log.steps) if i >= block.begun]
     last = {log.events[s.event].role: i for i, s in ours if s.what == "wait" and s.barrier}
     kept = [i for i, s in ours if s.barrier in labels]
-    room = _MOST - len(stuck) - len(ended) - len(last)
+    room = MOST - len(stuck) - len(ended) - len(last)
     chosen = sorted({*kept[-max(room, 0) :], *last.values()})
-    events = [_event(log, i) for i in chosen]
+    events = [event_of(log, i) for i in chosen]
     waits = {w.step.frame.team.name: f"waits for phase {w.phases} of {w.barrier.label}" for w in stuck}
     for w in stuck:
         role = w.step.frame.team.name
         text = f"{waits[role]}, which lacks {_lacks(w)}"
-        events.append(_told(log.events[w.step.event], "blocked", text, w.barrier.label, w.phases))
+        events.append(told_event(log.events[w.step.event], "blocked", text, w.barrier.label, w.phases))
     events += [Event(role, "ended", "has ended") for role in ended]
     reasons = {f"phase {w.phases} of {w.barrier.label} lacks {_lacks(w)}, {_who(block, w, waits)}": None for w in stuck}
     return tuple(events), "; ".join(reasons)
@@ -317,93 +312,3 @@ def _serves(stmt: Stmt, name: str, arrivals: bool) -> bool:
             return not arrivals and signal.barrier == name
         case _:
             return False
-
-
-# ---------------------------------------------------------------------------- words
-
-
-def _event(log: Log, number: int) -> Event:
-    step = log.steps[number]
-    execution = log.events[step.event]
-    told = _told(execution, step.what, _message(step, execution.stmt), step.barrier, step.phase)
-    return told if not step.engine else Event(
-        ENGINE, told.what, told.message, told.block, told.iteration, told.barrier, told.phase, told.span
-    )  # fmt: skip
-
-
-def _told(execution: Execution, what: str, message: str, barrier: str = "", phase: int = 0) -> Event:
-    place = execution.block, dict(execution.loops)
-    return Event(execution.role, what, message, *place, barrier, phase, execution.stmt.span)
-
-
-def _message(step: Ordered, stmt: Stmt) -> str:
-    match step.what, stmt:
-        case "expect", MbarrierExpect(bytes=nbytes):
-            return f"arrives on {step.barrier} and expects {nbytes} bytes in phase {step.phase}"
-        case "arrive", _:
-            return f"arrives on {step.barrier}, in phase {step.phase}"
-        case "wait", MmaWait(pending=pending):
-            return f"waits for its products{_but(pending)}"
-        case "wait", BulkWait(pending=pending, read=read):
-            return f"waits until {'the reads of ' if read else ''}its bulk stores{_but(pending)} are over"
-        case "wait", WaitGroup(pending=pending):
-            return f"waits for its groups of copies{_but(pending)}"
-        case "wait", WaitCounts(vm=vm, lgkm=lgkm):
-            loads = [] if vm is None else [f"its loads to LDS{f' but the last {vm}' if vm else ''}"]
-            return f"waits for {' and '.join([*loads, *(['its accesses to LDS'] if lgkm == 0 else [])]) or 'nothing'}"
-        case "wait", _ if step.phase == 0:
-            return f"passes its wait on {step.barrier}, which is for no phase yet"
-        case "wait", _:
-            return f"has waited for phase {step.phase} of {step.barrier}"
-        case "initialise", MbarrierInit(barrier=name):
-            return f"initialises {name}"
-        case "fence", MbarrierFence():
-            return "makes a fence of what it has initialised"
-        case "fence", MmaFence():
-            return "fences its registers"
-        case "fence", _:
-            return "makes a proxy fence" + (f", in {step.threads} of its threads" if step.threads else "")
-        case "barrier", WaveBarrier():
-            return "meets at a bare barrier"
-        case "commit", CommitGroup():
-            return "closes a group of copies"
-        case "commit", BulkCommit():
-            return "closes a group of bulk stores"
-        case "commit", _:
-            return "closes a group of products"
-        case "barrier", _:
-            return "meets at a barrier"
-        case "complete", Copy(dst=dst):
-            return f"has filled {dst.obj}, counted in phase {step.phase} of {step.barrier}"
-        case _:
-            return _starts(stmt) + (f", counted in phase {step.phase} of {step.barrier}" if step.barrier else "")
-
-
-def _but(pending: int) -> str:
-    return "" if pending == 0 else f" but the last {pending} group{'s' if pending > 1 else ''}"
-
-
-def _starts(stmt: Stmt) -> str:
-    match stmt:
-        case Copy(dst=dst, src=src):
-            return f"starts a bulk copy of {src.obj} to {dst.obj}"
-        case Mma(a=a, b=b):
-            return f"starts a product of {a.obj} and {b.obj}"
-        case _:
-            return "starts"
-
-
-def _when(execution: Execution, unit: str) -> str:
-    parts = [f"{unit} {list(execution.block)}"] if unit else []
-    parts += [f"{name} = {value}" for name, value in execution.loops.items()]
-    return f" ({', '.join(parts)})" if parts else ""
-
-
-def _cut(events: Iterable[Event]) -> tuple[Event, ...]:
-    """Return at most `_MOST` events. If there are more, one event stands for those in the middle."""
-    told = tuple(events)
-    if len(told) <= _MOST:
-        return told
-    head, tail = _MOST // 2 - 1, _MOST // 2
-    left = len(told) - head - tail
-    return (*told[:head], Event("", "skipped", f"{left} further steps"), *told[-tail:])

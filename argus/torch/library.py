@@ -24,8 +24,8 @@ from argus.torch.gradient import Gradient
 _LOCK = RLock()
 _OVERLOADS: dict[Function, Any] = {}
 _LIBRARIES: dict[str, Library] = {}
-"""The library that holds each operator, by the operator's name. An operator is registered as long as its library lives.
-"""
+"""The library that holds each operator, by the operator's name. An operator is registered as long as its library
+lives."""
 
 
 def overload(function: Function) -> Any:

@@ -20,8 +20,9 @@ from argus.verify.checks.bounds import BoundsChecker
 from argus.verify.checks.launchable import as_launched
 from argus.verify.findings import Finding, unknown
 from argus.verify.model.isl import IslError, limited
-from argus.verify.model.program import block_bounds, sites
+from argus.verify.model.program import sites
 from argus.verify.model.relations import Model
+from argus.verify.model.resolving import block_bounds
 from argus.verify.model.solver import Solver
 from argus.verify.model.translator import NonAffine
 from argus.verify.opinion.asked import listening

@@ -10,7 +10,7 @@ torch = pytest.importorskip("torch")
 
 from argus.diagnostic import LaunchError  # noqa: E402
 from argus.kernels import reduce  # noqa: E402
-from argus.kernels.reduce import across_rows, along_rows  # noqa: E402
+from argus.kernels.reduce_cuts import across_rows, along_rows  # noqa: E402
 from tests.kernels.common import DTYPE_NAMES, TARGETS, assert_proved, random  # noqa: E402
 
 pytestmark = pytest.mark.slow

@@ -6,7 +6,8 @@ import pytest
 
 from argus.diagnostic import Verdict
 from argus.frontend import Options
-from argus.programs.execute import execute, trials
+from argus.programs.execute import execute
+from argus.programs.inputs import trials
 from argus.programs.pipeline import lower
 from argus.programs.prove.prove import prove
 from argus.source import SourceFile

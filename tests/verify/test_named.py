@@ -8,7 +8,7 @@ from argus.ir.nodes import For, If, Kernel, Requires
 from argus.ir.text import parse_kernel, print_expr
 from argus.ir.visit import walk as statements
 from argus.verify import verify
-from argus.verify.model.program import differs_by_block
+from argus.verify.model.resolving import differs_by_block
 from argus.verify.reductions.named import named
 from tests.verify.test_persistent import GEMM
 from tests.verify.test_window import TEXT

@@ -1,5 +1,5 @@
-"""Proposals of a language model in an optimisation: line patches of one text. The planner treats them like other moves.
-"""
+"""Proposals of a language model in an optimisation: line patches of one text. The planner treats them like other
+moves."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import numpy as np
 from argus.backend.device_api import cpp_type
 from argus.backend.emit.address import global_address
 from argus.backend.emit.asynchronous import emit_bulk_reduce
-from argus.backend.emit.copy import domain_of, holders, reads
+from argus.backend.emit.copied import domain_of, holders, reads
 from argus.backend.emit.expression import Printer, literal, reduction
 from argus.backend.emit.integers import emit_integers, integers
 from argus.backend.emit.problem import problem

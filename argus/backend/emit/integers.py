@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from argus.backend.emit.copy import reads
+from argus.backend.emit.copied import reads
 from argus.backend.emit.expression import Printer
 from argus.backend.emit.registers import digits, evaluate
 from argus.backend.emit.scope import Domain, Writer

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from argus.backend.emit.address import Parts, leaves, split, sum_text, times_text, uniform_text
+from argus.backend.emit.address import leaves, uniform_text
 from argus.backend.emit.expression import Printer
 from argus.backend.emit.problem import problem
 from argus.backend.emit.registers import Affine, Digit, Ints, fit
 from argus.backend.emit.scope import Domain, Writer
+from argus.backend.emit.sums import Parts, split, sum_text, times_text
 from argus.ir.expr import Coord, Expr, Thread, walk
 from argus.ir.instruction import WgmmaRow
 from argus.ir.instruction.limits import NARROW_ROWS, ROW_BYTES

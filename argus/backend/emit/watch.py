@@ -5,7 +5,7 @@ from __future__ import annotations
 import string
 from dataclasses import replace
 
-from argus.backend.emit.copy import domain_of, holders
+from argus.backend.emit.copied import domain_of, holders
 from argus.backend.emit.expression import Printer
 from argus.backend.emit.problem import problem
 from argus.backend.emit.scope import Domain, Writer

@@ -105,7 +105,7 @@ def _unchanged(program: Program, part: Part, sites: tuple[Site, ...]) -> str:
 
 
 def _range_missing(facts: Facts, site: Site, bound: Bound, fact: InRange, sites: tuple[Site, ...]) -> str:
-    from argus.programs.execute import as_kernel
+    from argus.programs.inputs import as_kernel
 
     part = bound.part(fact.tensor)
     reason = _unchanged(facts.program, part, sites)

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 from argus.diagnostic import Diagnostic, Note, Verdict, Witness
 from argus.ir.nodes import Assume
-from argus.programs.execute import NotExecutable, Result, Violation, at, execute, trials
+from argus.programs.execute import NotExecutable, Result, Violation, execute
+from argus.programs.inputs import at, trials
 from argus.programs.ir import Collective, Launch, Program
 from argus.programs.prove import contents, launches, memory, order, specs
 from argus.programs.prove.facts import Doubt, Facts

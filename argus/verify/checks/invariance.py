@@ -24,8 +24,9 @@ from argus.verify.findings import Finding, unknown
 from argus.verify.model.flow import sink_name
 from argus.verify.model.isl import Map as Relation
 from argus.verify.model.isl import Set, UnionMap, UnionSet, empty_map, empty_set, isl, map_parts, set_parts
-from argus.verify.model.program import BOUND, BOUND_OF_BLOCK, LOADED, NUMBER, Site, loaded, turns
+from argus.verify.model.program import NUMBER, Site, turns
 from argus.verify.model.relations import Cells
+from argus.verify.model.resolving import BOUND, BOUND_OF_BLOCK, LOADED, loaded
 from argus.verify.model.translator import NonAffine, identifier
 from argus.verify.values.tags import TagAnalysis
 

@@ -13,8 +13,9 @@ from argus.diagnostic import Verdict
 from argus.ir.expr import Coord, Elem, Expr, LoopVar, Param, ProgramId, Thread, rewrite
 from argus.ir.nodes import Tensor
 from argus.verify.checks.launchable import launchable
-from argus.verify.model.program import BOUND_OF_BLOCK, LOADED, NUMBER, PROGRAM
+from argus.verify.model.program import NUMBER, PROGRAM
 from argus.verify.model.relations import Cells, Model
+from argus.verify.model.resolving import BOUND_OF_BLOCK, LOADED
 from argus.verify.model.solver import Solver, z3
 from argus.verify.model.uses import Instance, Use, Uses, facts, programs
 from argus.work import Work

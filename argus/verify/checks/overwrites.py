@@ -19,8 +19,9 @@ from argus.verify.checks.meetings import never_meet
 from argus.verify.findings import Finding, place_of, unknown
 from argus.verify.model.isl import Map as Pairs
 from argus.verify.model.isl import isl, smallest
-from argus.verify.model.program import Site, only_writer
+from argus.verify.model.program import Site
 from argus.verify.model.relations import Model
+from argus.verify.model.resolving import only_writer
 from argus.verify.model.translator import NonAffine, identifier
 
 _HELP = "give each element a cell of its own, or keep one element of each cell: reduce the others away before the store"

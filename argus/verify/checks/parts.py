@@ -22,8 +22,8 @@ from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Param, ProgramId, T
 from argus.ir.nodes import Kernel, Tensor
 from argus.verify.checks.launchable import launchable
 from argus.verify.model.isl import Map, Set, isl
-from argus.verify.model.program import BOUND_OF_BLOCK, LOADED, differs_by_block
 from argus.verify.model.relations import Cells, Model
+from argus.verify.model.resolving import BOUND_OF_BLOCK, LOADED, differs_by_block
 from argus.verify.model.solver import Solver, z3
 from argus.verify.model.translator import NonAffine, counter
 from argus.verify.model.uses import Instance, Use, Uses, facts, programs

@@ -16,7 +16,8 @@ from argus.ir.expr import Coord, Elem, Expr, Op, coords, rewrite, walk
 from argus.ir.nodes import Accumulate, Arranged, AssertTags, Copy, For, Kernel, Map, Spec, Tag
 from argus.ir.places import counted_parts, counting_registers, index_registers, places
 from argus.ir.types import boolean
-from argus.verify.model.program import Site, is_of_others, resolved
+from argus.verify.model.program import Site
+from argus.verify.model.resolving import is_of_others, resolved
 from argus.verify.model.solver import Solver, z3
 from argus.verify.model.uses import Uses, facts
 

@@ -16,19 +16,8 @@ from argus.ir.nodes import For, Kernel, Programs, Shared, Tensor
 from argus.ir.rings import RingPlace, place_in_ring
 from argus.verify.model.context import Known
 from argus.verify.model.isl import IslError, Map, Set, first, involves, isl, point, without_last
-from argus.verify.model.program import (
-    PROGRAM,
-    Site,
-    block_bounds,
-    definitions_of,
-    differs_by_block,
-    least,
-    loops_by_trip,
-    representatives,
-    resolved,
-    sites,
-    turns,
-)
+from argus.verify.model.program import PROGRAM, Site, loops_by_trip, representatives, sites, turns
+from argus.verify.model.resolving import block_bounds, definitions_of, differs_by_block, least, resolved
 from argus.verify.model.schedule import times
 from argus.verify.model.translator import NonAffine, Translator, counter, holder_condition, identifier
 from argus.verify.model.uses import certain

@@ -28,7 +28,8 @@ from argus.ir.expr import (
 )
 from argus.layout import FragmentLayout
 from argus.verify.model.isl import Map, Set, isl
-from argus.verify.model.program import differs_by_block, is_launch_constant
+from argus.verify.model.program import is_launch_constant
+from argus.verify.model.resolving import differs_by_block
 
 _Relation = TypeVar("_Relation", Set, Map)
 

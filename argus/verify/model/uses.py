@@ -29,7 +29,8 @@ from argus.ir.expr import (
 )
 from argus.ir.nodes import Assume, Copy, Kernel, Map, Requires, Tensor
 from argus.ir.text import print_expr
-from argus.verify.model.program import BOUND_OF_BLOCK, LOADED, PROGRAM, Site, is_of_others, loaded, only_writer
+from argus.verify.model.program import PROGRAM, Site
+from argus.verify.model.resolving import BOUND_OF_BLOCK, LOADED, is_of_others, loaded, only_writer
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ K(i) does not count.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from functools import cached_property, partial
 from itertools import groupby
@@ -49,7 +49,6 @@ from argus.ir.nodes import (
     Copy,
     DataValue,
     For,
-    Fragment,
     If,
     Kernel,
     Map,
@@ -68,21 +67,17 @@ from argus.ir.nodes import (
     Requires,
     Role,
     Roles,
-    Shared,
-    Signal,
     Stmt,
     Tag,
     TagEqual,
     TagTuple,
     ThreadCopy,
 )
-from argus.ir.visit import map_accesses, rewrite_body, walk
+from argus.ir.visit import rewrite_body, walk
 from argus.verify.model.program import NUMBER
 from argus.verify.model.relations import byte_span
+from argus.verify.reductions.renaming import Body, Object, Unlike, names_in, other_names, placed, renamed
 from argus.verify.reductions.turns import without_turns
-
-Body = tuple[Stmt, ...]
-_Object = Shared | Fragment | Mbarrier
 
 _IN_ROLES = (
     Copy, Map, Accumulate, Mma, Barrier, MmaFence, MmaCommit, MmaWait, BulkCommit, BulkWait, ProxyFence,
@@ -90,10 +85,6 @@ _IN_ROLES = (
 )  # fmt: skip
 _FOR_ROLES = (MbarrierInit, MbarrierExpect, MbarrierArrive, Copy)
 """Statements outside the roles that may serve one of them after a wait: none of them blocks, or closes a group."""
-
-
-class Unlike(Exception):
-    """Some roles do not meet the conditions above."""
 
 
 def alone(kernel: Kernel) -> Kernel:
@@ -131,7 +122,7 @@ class _Alike:
         self._tensors = {t.name for t in kernel.tensors}
         self._number = f"{NUMBER}{names[0]}"
         self._numbered = False
-        self._called = [_other_names(self._alike[0].body, role.body) for role in self._alike]
+        self._called = [other_names(self._alike[0].body, role.body) for role in self._alike]
         self._owner = self._owners()
         self._dropped: Counter[str] = Counter()  # bytes that the other roles' own copies bring, by shared mbarrier
 
@@ -168,12 +159,12 @@ class _Alike:
         if len(owner) != self._count * len(own) or (self._tensors | common) & set(owner):
             raise Unlike
         kernel = self._kernel
-        declared: tuple[_Object, ...] = (*kernel.shared, *kernel.fragments, *kernel.barriers)
+        declared: tuple[Object, ...] = (*kernel.shared, *kernel.fragments, *kernel.barriers)
         objects = {each.name: each for each in declared}
         for first in own:
             for called in self._called[1:]:
                 mine, theirs = objects[first], objects[called[first]]
-                if _placed(mine, first) != _placed(theirs, first) or rank_of(mine.name) != rank_of(theirs.name):
+                if placed(mine, first) != placed(theirs, first) or rank_of(mine.name) != rank_of(theirs.name):
                     raise Unlike
         spans = {tile.name: byte_span(tile) for tile in self._kernel.shared}
         for name, (low, high) in spans.items():
@@ -231,7 +222,7 @@ class _Alike:
 
     def _owner_of(self, stmt: Stmt) -> int | None:
         """Return the number of the role whose own objects a statement names, or None if it names none."""
-        owners = {self._owner[name] for name in _names(stmt) if name in self._owner}
+        owners = {self._owner[name] for name in names_in(stmt) if name in self._owner}
         if len(owners) > 1:
             raise Unlike
         return next(iter(owners), None)
@@ -289,7 +280,7 @@ class _Alike:
     def _merged(self, bodies: Sequence[Body]) -> Body:
         """Merge the corresponding statements of all roles into statements of the first role with a number."""
         same = [
-            rewrite_body(body, partial(_renamed, names={theirs: mine for mine, theirs in called.items()}))
+            rewrite_body(body, partial(renamed, names={theirs: mine for mine, theirs in called.items()}))
             for body, called in zip(bodies, self._called, strict=True)
         ]
         return self._blocks(same)
@@ -372,54 +363,3 @@ _NUMBERED: dict[type, tuple[str, ...]] = {
 
 
 _EXPRESSIONS = (Const, Param, ProgramId, LoopVar, Coord, Thread, Elem, Op)
-
-
-def _placed(declared: _Object, name: str) -> _Object:
-    """Return a declaration with another name and without its offset in shared memory, for comparisons."""
-    return replace(declared, name=name) if isinstance(declared, Fragment) else replace(declared, name=name, offset=0)
-
-
-def _names(stmt: Stmt) -> list[str]:
-    """Return the memory objects and mbarriers that a statement names, in order. Its nested statements are not included.
-    """
-    found: list[str] = []
-
-    def note(access: Access) -> Access:
-        found.append(access.obj)
-        return access
-
-    map_accesses(stmt, note)
-    match stmt:
-        case MbarrierInit(barrier=name) | MbarrierExpect(barrier=name) | MbarrierArrive(barrier=name):
-            found.append(name)
-        case MbarrierWait(barrier=name) | Copy(signal=Signal(barrier=name)) | Tag(obj=name):
-            found.append(name)
-        case _:
-            pass
-    return found
-
-
-def _renamed(stmt: Stmt, names: Mapping[str, str]) -> tuple[Stmt, ...]:
-    """Rename memory objects and mbarriers in a statement."""
-    stmt = map_accesses(stmt, lambda access: replace(access, obj=names.get(access.obj, access.obj)))
-    match stmt:
-        case MbarrierInit(barrier=name) | MbarrierExpect(barrier=name) | MbarrierArrive(barrier=name):
-            return (replace(stmt, barrier=names.get(name, name)),)
-        case MbarrierWait(barrier=name):
-            return (replace(stmt, barrier=names.get(name, name)),)
-        case BulkCopy(signal=Signal(barrier=name) as signal):
-            return (replace(stmt, signal=replace(signal, barrier=names.get(name, name))),)
-        case Tag(obj=name):
-            return (replace(stmt, obj=names.get(name, name)),)
-        case _:
-            return (stmt,)
-
-
-def _other_names(body: Body, other: Body) -> dict[str, str]:
-    """Map each name in one role's body to the name that another role's body has in its place."""
-    found: dict[str, str] = {}
-    for mine, theirs in zip(walk(body), walk(other), strict=True):
-        a, b = _names(mine), _names(theirs)
-        if len(a) != len(b) or any(found.setdefault(x, y) != y for x, y in zip(a, b, strict=True)):
-            raise Unlike
-    return found

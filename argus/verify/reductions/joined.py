@@ -39,7 +39,7 @@ from argus.ir.nodes import (
 from argus.ir.spec_terms import mapped, renumbered, substituted
 from argus.ir.types import boolean
 from argus.ir.visit import map_accesses, map_exprs, rewrite_body, walk
-from argus.verify.model.program import BOUND
+from argus.verify.model.resolving import BOUND
 
 Index = tuple[Expr, ...]
 

@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from argus.ir.expr import Expr, Op, Param, op, rewrite
 from argus.ir.nodes import For, If, Kernel, Requires, Stmt
 from argus.ir.visit import map_exprs, rewrite_body, walk
-from argus.verify.model.program import BOUND, BOUND_OF_BLOCK, differs_by_block, is_launch_constant
+from argus.verify.model.program import is_launch_constant
+from argus.verify.model.resolving import BOUND, BOUND_OF_BLOCK, differs_by_block
 
 
 @dataclass(frozen=True)

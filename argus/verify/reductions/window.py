@@ -29,8 +29,9 @@ from argus.ir.expr import Expr, Op, Param, op
 from argus.ir.nodes import BarrierArrive, BarrierSync, For
 from argus.ir.visit import walk
 from argus.verify.model.isl import Set, involves, with_parameters
-from argus.verify.model.program import PROGRAM, Site, differs_by_block, is_launch_constant, turns
+from argus.verify.model.program import PROGRAM, Site, is_launch_constant, turns
 from argus.verify.model.relations import Model
+from argus.verify.model.resolving import differs_by_block
 from argus.verify.model.translator import NonAffine, counter, identifier
 
 _VALUE = "of program "

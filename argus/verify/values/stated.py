@@ -15,7 +15,7 @@ from argus.ir.nodes import Access, SpecOp, SpecReduce, SpecSoftmax, SpecTerm
 from argus.ir.spec_terms import elements_of, exact_indices, identity, renumbered, rounds_in, strip, uses
 from argus.ir.types import boolean, float32
 from argus.verify.model.isl import UnionMap, UnionSet
-from argus.verify.model.program import loaded
+from argus.verify.model.resolving import loaded
 from argus.verify.model.translator import NonAffine, identifier
 from argus.verify.values.terms import (
     Apply,
