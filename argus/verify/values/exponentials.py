@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import reduce
 
 from argus.verify.model.isl import UnionMap, UnionSet, empty_map, empty_set
+from argus.verify.values.decays import Decay, decay, decays
 from argus.verify.values.linear import EmptyRow, Exponents, Linear, closure
 from argus.verify.values.numbers import Numbers
 from argus.verify.values.scope import Mismatch, close
@@ -64,12 +66,14 @@ class Carried:
     """The value of a statement that reads its own earlier values: the summands of this and all earlier instances.
 
     `reach`: {instance -> itself and the earlier ones that it carries on}. `added`: it adds to what it wrote before.
+    `decay`: what each step multiplies the earlier values by.
     """
 
     summands: tuple[Summand, ...]
     reach: UnionMap
     shift: Shift | None
     added: bool
+    decay: Decay | None = None
 
 
 class Exponentials:
@@ -448,7 +452,11 @@ class Exponentials:
             if carried.shift is not None and carried.shift.factor:
                 shift = carried.shift
                 levels = (Level(shift.factor, shift.scalars, path.apply_range(shift.made), True),)
-            found.append(seen(replace(s, levels=levels), to, up))
+            placed = seen(replace(s, levels=levels), to, up)
+            if carried.decay is None:
+                found.append(placed)
+            else:
+                found += carried.decay.times(placed, up.apply_range(path), to.apply_range(s.upward))
         return found
 
     def carried(self, site: int) -> Carried:
@@ -467,7 +475,9 @@ class Exponentials:
     def _induction(self, site: int, found: list[Summand]) -> Carried:
         own = [s for s in found if s.again is None]
         past = [s for s in found if s.again is not None]
-        _plain(site, past)
+        _once(site, past)
+        if any(map(decays, past)):
+            return self._decaying(site, own, past)
         if any(len(s.levels) not in (0, 2) for s in past):
             raise Mismatch(_OTHER_FACTOR)
         relative = self.shift(own)
@@ -490,6 +500,17 @@ class Exponentials:
         earlier = closure(steps)
         self._require_kept(own, past, steps, earlier)
         return Carried(tuple(own), instances.identity().union(earlier).coalesce(), shift, bool(past))
+
+    def _decaying(self, site: int, own: list[Summand], past: list[Summand]) -> Carried:
+        """Return the closed form of a recurrence, which multiplies its earlier value in every step."""
+        if any(s.levels or s.level is not None for s in (*own, *past)):
+            raise Mismatch(_OTHER_FACTOR)
+        steps = reduce(UnionMap.union, (s.again[1].intersect_domain(s.points) for s in past if s.again), empty_map())
+        if not steps.is_single_valued():
+            raise Mismatch("a statement adds up several of its own earlier values")
+        instances = self.builder.model.domain(self.builder.model.sites[site])[0].to_union_set()
+        reach = instances.identity().union(closure(steps)).coalesce()
+        return Carried(tuple(own), reach, None, True, decay(self.builder, past, steps, reach))
 
     def _require_kept(self, own: list[Summand], past: list[Summand], steps: UnionMap, earlier: UnionMap) -> None:
         """Raise `Mismatch` unless a nonempty earlier sum is always rescaled from a maximum that is more than -inf."""
@@ -549,15 +570,14 @@ _OTHER_FACTOR = (
 )
 
 
-def _plain(site: int, past: list[Summand]) -> None:
-    """Raise `Mismatch` unless the earlier value occurs once, times an exponential of levels and nothing else."""
+def _once(site: int, past: list[Summand]) -> None:
+    """Raise `Mismatch` unless the earlier value occurs once at each instance, and is the statement's own."""
     covered = empty_set()
     for s in past:
         assert s.again is not None
         if s.again[0] != site:
             raise Mismatch("two statements that carry each other on")
-        plain = close(s.factor, 1.0) and not (s.scalars or s.scores or s.factors or s.divisors)
-        if s.up is not None or not plain:
+        if s.up is not None:
             raise Mismatch(_OTHER_FACTOR)
         if not covered.intersect(s.points).is_empty():
             raise Mismatch("a statement adds its own earlier value twice")
