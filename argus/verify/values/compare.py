@@ -243,11 +243,12 @@ class Comparison(Atoms):
                 raise Mismatch("a function of elements that is another one in too many parts")
             leaves = Leaves(same, lambda term: not rounds(self.builder, term))
             try:
-                trees = leaves.tree(mine, scope.path, roots), leaves.tree(wanted, scope.other, roots)
+                specified = leaves.specified(wanted, scope.other, roots)
+                found = leaves.tree(mine, scope.path, roots)
             except Parted as parted:
                 pending += [roots.intersect(parted.here), roots.subtract(parted.here)]
                 continue
-            equal(*trees, leaves.variables)
+            equal(found, specified, leaves.variables)
 
     def _counted_too(self, attempt: Callable[[], None]) -> None:
         if self.exponentials.counting:

@@ -15,6 +15,7 @@ from argus.verify.values.terms import (
     Cases,
     Choice,
     Constant,
+    Load,
     Opaque,
     Parameter,
     Term,
@@ -44,17 +45,37 @@ class Parted(Exception):
     here: UnionSet
 
 
+@dataclass(frozen=True)
+class _Leaf:
+    """A value, or a condition, seen from roots, and its number. `specified`: the specification has it."""
+
+    term: Term
+    path: UnionMap
+    number: int
+    specified: bool
+
+
 class Leaves:
     """Values that trees are made of, seen from the same roots: equal ones are one variable."""
 
     def __init__(
         self, equal: Callable[[Term, UnionMap, Term, UnionMap], bool], ordered: Callable[[Term], bool]
     ) -> None:
-        """`equal`: whether two terms are equal at all roots. `ordered`: whether no rounding changes a term's order."""
+        """`equal`: whether a term is equal to a specified one at all roots. `ordered`: whether no rounding changes a
+        term's order. The tree of what is specified comes first."""
         self._equal, self._ordered = equal, ordered
-        self._values: list[tuple[Term, UnionMap, int]] = []
-        self._tests: list[tuple[Term, UnionMap, int]] = []
+        self._values: list[_Leaf] = []
+        self._tests: list[_Leaf] = []
         self.variables: list[Variable] = []
+        self._specified = False
+
+    def specified(self, term: Term, path: UnionMap, roots: UnionSet) -> Node:
+        """Return the tree of a specified term."""
+        self._specified = True
+        try:
+            return self.tree(term, path, roots)
+        finally:
+            self._specified = False
 
     def tree(self, term: Term, path: UnionMap, roots: UnionSet) -> Node:
         """Return the tree of a term at all of the roots. Raises `Parted` and `Mismatch`."""
@@ -109,17 +130,26 @@ class Leaves:
             self.variables.append(Variable(positive, not always_real(term)))
         return index
 
-    def _known(
-        self, known: list[tuple[Term, UnionMap, int]], term: Term, path: UnionMap, roots: UnionSet, index: int
-    ) -> int:
+    def _known(self, known: list[_Leaf], term: Term, path: UnionMap, roots: UnionSet, index: int) -> int:
         path = path.intersect_domain(roots)
         if not roots.is_subset(path.domain()):
             raise Mismatch("a value that nothing wrote takes part")
-        for other, there, number in known:
-            if self._equal(term, path, other, there):
-                return number
-        known.append((term, path, index))
+        for leaf in known:
+            if _same(term, path, leaf) or (leaf.specified and self._equal(term, path, leaf.term, leaf.path)):
+                return leaf.number
+        known.append(_Leaf(term, path, index, self._specified))
         return index
+
+
+def _same(term: Term, path: UnionMap, leaf: _Leaf) -> bool:
+    """Return True if a term is that of a leaf, by its form."""
+    match term, leaf.term:
+        case Parameter(name=name), Parameter(name=other):
+            return name == other
+        case Load(tensor=tensor, cells=cells), Load(tensor=other, cells=others) if tensor == other:
+            return bool(path.apply_range(cells).is_equal(leaf.path.apply_range(others)))
+        case _:
+            return term is leaf.term and bool(path.is_equal(leaf.path))
 
 
 def elementwise(term: Term) -> bool:
