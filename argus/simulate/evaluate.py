@@ -19,7 +19,7 @@ from typing_extensions import assert_never
 from argus.ir.expr import OPERATORS, Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, Thread
 from argus.ir.places import without_data
 from argus.ir.types import DType
-from argus.simulate.numeric import Array, carrier, disturbed, is_wide, round_to, strains
+from argus.simulate.numeric import Array, carrier, disturbed, is_wide, round_to, saturates, strains
 
 Number = int | float | bool
 Fault = Callable[[str, Expr, Array], None]
@@ -143,8 +143,7 @@ def _float(expr: Op, name: str, args: list[Array], result: Array, dtype: DType, 
     (`STRAIN`)."""
     if not is_wide(dtype):
         return result
-    vanished = name in ("exp", "exp2") and bool(np.any((result == 0) & np.isfinite(args[0])))
-    if vanished or strains(result):
+    if saturates(name, args[0], result) or strains(result):
         scope.fault(STRAIN, expr, np.ones(1, dtype=np.bool_))
     return result if name in SELECTING else disturbed(result, dtype)
 

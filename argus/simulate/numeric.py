@@ -63,6 +63,20 @@ def strains(values: Array) -> bool:
     return bool(np.any(extreme))
 
 
+def saturates(op: str, argument: Array, result: Array) -> bool:
+    """Return True if a function reaches its limit at a finite argument, which only rounding lets it do."""
+    match op:
+        case "exp" | "exp2":
+            limit = result == 0
+        case "sigmoid":
+            limit = (result == 0) | (result == 1)
+        case "tanh" | "tanh_approx" | "erf":
+            limit = np.abs(result) == 1
+        case _:
+            return False
+    return bool(np.any(limit & np.isfinite(argument)))
+
+
 def carrier(dtype: DType) -> np.dtype[Any]:
     """Return the NumPy type that carries `dtype` in the simulator: float32 for every float, else the type of the same
     name."""

@@ -14,7 +14,7 @@ from argus.ir.types import boolean, rounds_only
 from argus.simulate.evaluate import FUNCTIONS, SELECTING, Number, modulo, sortable
 from argus.simulate.launch import scalar
 from argus.simulate.memory import GlobalTensor
-from argus.simulate.numeric import Array, round_to, shaken, strains
+from argus.simulate.numeric import Array, round_to, saturates, shaken, strains
 
 UFUNCS: dict[str, np.ufunc] = {
     "add": np.add, "mul": np.multiply, "maximum": np.maximum, "minimum": np.minimum, "logaddexp": np.logaddexp,
@@ -80,8 +80,7 @@ class Reference:
     def _apply(self, op: str, args: list[Array]) -> Array:
         with np.errstate(all="ignore"):
             result = np.asarray(FUNCTIONS[op](*args))
-            if op in ("exp", "exp2") and np.any((result == 0) & np.isfinite(args[0])):
-                self.strained = True
+            self.strained |= saturates(op, args[0], result)
         return self._rounded(op, result)
 
     def _rounded(self, op: str, result: Array) -> Array:

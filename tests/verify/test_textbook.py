@@ -77,6 +77,42 @@ def kernel(x: al.Tensor[al.float32, "C L"], out: al.Tensor[al.float32, "C"]):
 """,
         (("(C < 1024) & ", ""), ("al.load(x[c, i], mask=i < L)) / (C * L)", "al.load(x[c, i], mask=i < L)) / (L * L)")),
     ),
+    Case(
+        "a mean of losses that do not overflow",
+        rows(
+            "al.sum(lambda j: -(w[j] * al.log(al.sigmoid(x[j])) + (1.0 - w[j]) * al.log(1.0 - al.sigmoid(x[j])))) * b[i]",
+            "loss = al.maximum(v, 0.0) - v * u + al.log(1.0 + al.exp(-al.abs(v)))\n"
+            "al.store(out[i], al.sum(al.where(i < N, loss, 0.0)) * c, mask=i < N)",
+        ),
+        (("- v * u", "+ v * u"), ("al.where(i < N, loss, 0.0)", "loss"), ("-al.abs(v)", "al.abs(v)")),
+    ),
+    Case(
+        "the largest absolute value, padded with zeros",
+        rows(
+            "x[i] / al.maximum(al.max(lambda j: al.abs(x[j])), 1.0e-6)",
+            "al.store(out[i], v / al.maximum(al.max(al.abs(v)), 1.0e-6), mask=i < N)",
+        ),
+        (("al.max(al.abs(v))", "al.max(v)"), ("1.0e-6), mask", "1.0), mask"), ("al.abs(v)", "al.abs(v) + 1.0")),
+        (("al.maximum(al.max(al.abs(v)), 1.0e-6)", "al.max(al.maximum(al.abs(v), 1.0e-6))"),),
+    ),
+    Case(
+        "a norm that is clipped",
+        rows(
+            "x[i] * al.minimum(1.0, alpha / (al.sqrt(al.sum(lambda k: x[k] * x[k])) + 1.0e-6))",
+            "norm = al.sqrt(al.sum(v * v)) + 1.0e-6\n"
+            "al.store(out[i], al.where(norm > alpha, v * (alpha / norm), v), mask=i < N)",
+            "al.requires(alpha > 0.0)\n    ",
+        ),
+        (("norm > alpha", "norm < alpha"), ("v * (alpha / norm)", "v * alpha"), ("al.sum(v * v)", "al.sum(v)")),
+    ),
+    Case(
+        "Mish by a rational function of one exponential",
+        rows(
+            "x[i] * al.tanh(al.log(1.0 + al.exp(x[i])))",
+            "e = al.exp(v)\nn = e * (e + 2.0)\nal.store(out[i], v * n / (n + 2.0), mask=i < N)",
+        ),
+        (("(n + 2.0)", "(n + 1.0)"), ("(e + 2.0)", "(e + 1.0)"), ("al.exp(v)", "al.exp(-v)")),
+    ),
 )
 
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import reduce
 from itertools import permutations
 
 from argus.ir.expr import OPERATORS
-from argus.verify.model.isl import UnionMap
+from argus.verify.model.isl import UnionMap, UnionSet
 from argus.verify.model.translator import NonAffine
 from argus.verify.values.functions import FLIPPED, Compared, compared, described
 from argus.verify.values.pieces import CANCELLED, Group
 from argus.verify.values.products import Products
 from argus.verify.values.rounding import rounds
 from argus.verify.values.scope import Mismatch, Scope, first_that_holds
+from argus.verify.values.signs import never_negative
 from argus.verify.values.summands import Summand, scaled, total
 from argus.verify.values.terms import (
     Again,
@@ -33,12 +35,18 @@ class Atoms(Products):
         """Check that an associative operator is applied to the same operands on both sides, each once if repetition
         matters."""
         found, specified = self.contributions_of(op, mine, wanted, scope)
+        found = self._needed(found) if op == "maximum" else found
         for s in found:
             term = s.factors[0].ref.term
             if isinstance(term, Constant) and not any(isinstance(t.factors[0].ref.term, Constant) for t in specified):
                 text = f"the constant {term.value:g} (padding?) takes part in the reduction by '{op}'"
                 raise Mismatch(text, scope.origins(s.roots))
         self.account(found, specified, scope, op)
+
+    def _needed(self, found: list[Summand]) -> list[Summand]:
+        """Leave out numbers that another contribution to a maximum is never less than, as 0 beside absolute values."""
+        known = [(s, self._numbers.regions(*_seen(s))) for s in found]
+        return [left for s, numbers in known if (left := _without(s, numbers, known)) is not None]
 
     def or_by_difference(self, straight: Callable[[Term, Term, Scope], None], a: Term, b: Term, scope: Scope) -> None:
         """Compare two terms. If both are choices by a comparison and their forms differ, compare the differences of the
@@ -155,3 +163,26 @@ class Atoms(Products):
             except Mismatch:
                 continue
         return False
+
+
+_Known = list[tuple[UnionSet, float]]
+
+
+def _seen(s: Summand) -> tuple[Term, UnionSet, UnionMap]:
+    (placed,) = s.factors
+    return placed.ref.term, s.points, placed.ref.path
+
+
+def _without(s: Summand, numbers: _Known, all_known: list[tuple[Summand, _Known]]) -> Summand | None:
+    """Return a contribution to a maximum without the points where it is a number that some other one exceeds."""
+    points = s.points
+    for region, value in numbers:
+        rest = region.apply(s.upward)
+        for other, known in all_known:
+            for where, number in known:
+                rest = rest.subtract(where.apply(other.upward)) if number > value else rest
+            if value <= 0 and never_negative(other.factors[0].ref.term):
+                least = reduce(UnionSet.subtract, (where for where, _ in known), other.points)
+                rest = rest.subtract(least.apply(other.upward))
+        points = points.subtract(region) if rest.is_empty() else points
+    return None if points.is_empty() else replace(s, points=points)

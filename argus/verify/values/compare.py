@@ -25,7 +25,7 @@ from argus.verify.values.pointwise import equal
 from argus.verify.values.products import Without
 from argus.verify.values.rounding import rounds
 from argus.verify.values.scope import MOST, Mismatch, Scope, close
-from argus.verify.values.summands import Summand, hulls
+from argus.verify.values.summands import Summand, hulls, tensors
 from argus.verify.values.terms import (
     Apply,
     Cases,
@@ -214,13 +214,18 @@ class Comparison(Atoms):
         self._counted_too(partial(self._as_sums, mine, wanted, scope))
 
     def _pointwise(self, mine: Term, wanted: Term, scope: Scope) -> bool:
-        """Return True if two terms are found to be equal functions of equal elements, case by case."""
+        """Return True if two terms are found to be equal functions of equal elements, case by case, or sums of such."""
+        sums = isinstance(mine, Reduce) and isinstance(wanted, Reduce) and mine.op == wanted.op == "add"
+        inner = [mine, wanted] if not sums else [body for _, body in wanted.parts] if isinstance(wanted, Reduce) else []
         key = id(mine), id(wanted)
-        if key in self._odd or not (elementwise(mine) or elementwise(wanted)):
+        if key in self._odd or not any(map(elementwise, inner)):
             return False
         self._odd[key] = mine, wanted
         try:
-            self._by_parts(mine, wanted, scope)
+            if sums:
+                self.account(*self.contributions_of("add", mine, wanted, scope, False), scope)
+            else:
+                self._by_parts(mine, wanted, scope)
         except (Mismatch, NonAffine):
             return False
         del self._odd[key]
@@ -228,7 +233,7 @@ class Comparison(Atoms):
 
     def _by_parts(self, mine: Term, wanted: Term, scope: Scope) -> None:
         def same(a: Term, path: UnionMap, b: Term, other: UnionMap) -> bool:
-            if self.shapes.of(a) != self.shapes.of(b):
+            if tensors(a) != tensors(b):
                 return False
             try:
                 self.match(a, b, Scope(path, other, scope.trail))

@@ -14,30 +14,33 @@ Coordinates = tuple["UnionMap | None", ...]
 
 
 def contributions(
-    numbers: Numbers, op: str, term: Term, path: UnionMap, up: UnionMap, identity: float
+    numbers: Numbers, op: str, term: Term, path: UnionMap, up: UnionMap, identity: float, nested: bool = True
 ) -> list[Summand]:
     """Return the operands to which `op` is applied, with nested reductions expanded. `path` is {point -> instance},
     `up` is {point -> root}.
 
-    Operands that are known to be the identity element are left out.
+    Operands that are known to be the identity element are left out. `nested`: applications of `op` in operands are
+    expanded, too.
     """
     match term:
         case Via(along=along, term=inner):
-            return contributions(numbers, op, inner, path.apply_range(along), up, identity)
+            return contributions(numbers, op, inner, path.apply_range(along), up, identity, nested)
         case Cases(parts=parts):
             limited = ((path.intersect_range(region).coalesce(), inner) for region, inner in parts)
-            return [s for p, t in limited if not p.is_empty() for s in contributions(numbers, op, t, p, up, identity)]
+            each = [(p, inner) for p, inner in limited if not p.is_empty()]
+            return [s for p, inner in each for s in contributions(numbers, op, inner, p, up, identity, nested)]
         case Recurrence(term=inner):
-            return contributions(numbers, op, inner, path, up, identity)
-        case Apply(op=found, args=args) if found == op:
-            return [s for a in args for s in contributions(numbers, op, a, path, up, identity)]
+            return contributions(numbers, op, inner, path, up, identity, nested)
+        case Apply(op=found, args=args) if found == op and nested:
+            return [s for a in args for s in contributions(numbers, op, a, path, up, identity, nested)]
         case Reduce(op=found, start=start, parts=parts) if found == op:
-            result = contributions(numbers, op, start, path, up, identity)
+            result = contributions(numbers, op, start, path, up, identity, nested)
             for along, inner in parts:
                 reached = path.apply_range(along)
                 if not reached.is_empty():
                     to, down = spread(reached)
-                    result += contributions(numbers, op, inner, down, to.apply_range(up).coalesce(), identity)
+                    above = to.apply_range(up).coalesce()
+                    result += contributions(numbers, op, inner, down, above, identity, nested)
             return result
     points = path.domain()
     for region, value in numbers.regions(term, points, path):

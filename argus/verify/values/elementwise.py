@@ -9,7 +9,7 @@ from argus.ir.expr import OPERATORS
 from argus.verify.model.isl import UnionMap, UnionSet
 from argus.verify.values.rational import Variable
 from argus.verify.values.scope import Mismatch
-from argus.verify.values.signs import always_positive, always_real
+from argus.verify.values.signs import always_positive, always_real, never_negative
 from argus.verify.values.terms import (
     Apply,
     Cases,
@@ -127,7 +127,7 @@ class Leaves:
         index = self._known(self._values, term, path, roots, len(self.variables))
         if index == len(self.variables):
             positive = term.positive if isinstance(term, Parameter) else always_positive(term)
-            self.variables.append(Variable(positive, not always_real(term)))
+            self.variables.append(Variable(positive, not always_real(term), never_negative(term)))
         return index
 
     def _known(self, known: list[_Leaf], term: Term, path: UnionMap, roots: UnionSet, index: int) -> int:

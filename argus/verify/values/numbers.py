@@ -190,6 +190,8 @@ class Numbers:
                     result = result.union(region) if math.isfinite(value) else result
                 if partial(term):  # real only where the last operand is known to be positive
                     instances = self.positive(args[-1], instances, itself)
+                if term.op == "maximum":
+                    return result.union(self._real_maximum(args, instances))
                 for arg in args:
                     instances = self._real_at(arg, instances)
                 return result.union(instances)
@@ -197,6 +199,20 @@ class Numbers:
                 return self._reduced(term, instances)
             case _:
                 return result
+
+    def _real_maximum(self, args: tuple[Term, ...], instances: UnionSet) -> UnionSet:
+        """Return where all operands of a maximum are real numbers or -inf, and one of them is real."""
+        some, every = empty_set(), instances
+        for arg in args:
+            real = self._real_at(arg, instances)
+            known = self.regions(arg, instances, instances.identity())
+            some = some.union(real)
+            every = every.intersect(union([real, *(region for region, value in known if value == _NOTHING)]))
+        return some.intersect(every)
+
+    def _never_negative(self, term: Term, root: UnionSet, path: UnionMap) -> UnionSet:
+        zeros = (region for region, value in self.regions(term, root, path) if value == 0)
+        return root if never_negative(term) else union([self.positive(term, root, path), *zeros])
 
     def positive(self, term: Term, root: UnionSet, path: UnionMap) -> UnionSet:
         """Return the root instances at which a term is known to be a real number and more than 0."""
@@ -211,6 +227,9 @@ class Numbers:
                 return union([self.positive(inner, here.domain(), here) for here, inner in limited])
             case Apply(op="exp" | "exp2", args=(inner,)):
                 return self.real(inner, root, path)
+            case Apply(op="add", args=(a, b)):
+                one = self.positive(a, root, path).intersect(self._never_negative(b, root, path))
+                return one.union(self.positive(b, root, path).intersect(self._never_negative(a, root, path)))
             case Reduce(op="add", start=start, parts=parts) if never_negative(term):
                 found = [self.positive(start, root, path)]
                 for along, inner in parts:

@@ -11,10 +11,11 @@ import math
 from dataclasses import dataclass, field, replace
 
 from argus.verify.values.elementwise import Node
-from argus.verify.values.rational import UNIT, Algebra, Poly, Quotient, Variable, number
+from argus.verify.values.rational import UNIT, Algebra, Key, Poly, Quotient, Variable, number
 from argus.verify.values.scope import Mismatch
 
 _MOST_CASES = 64
+_MOST_POWER = 4
 
 
 @dataclass(frozen=True)
@@ -208,15 +209,16 @@ class _Values:
         algebra = self.algebra
         match op:
             case "exp" | "exp2":
-                power = self._polynomial(a)
-                return algebra.whole(algebra.exp(self._scaled(power, math.log(2) if op == "exp2" else 1.0)))
+                return self._exponential(self._scaled(self._polynomial(a), math.log(2) if op == "exp2" else 1.0))
             case "expm1":
                 return algebra.sum(self._function("exp", a), algebra.whole(UNIT), -1.0)
             case "sigmoid":
-                return Quotient(UNIT, algebra.add(UNIT, self._function("exp", self._negative(a)).upper))
+                falling = self._function("exp", self._negative(a))
+                return Quotient(falling.lower, algebra.add(falling.lower, falling.upper))
             case "tanh":
-                falling = algebra.exp(self._scaled(self._polynomial(a), -2.0))
-                return Quotient(algebra.add(UNIT, falling, -1.0), algebra.add(UNIT, falling))
+                falling = self._exponential(self._scaled(self._polynomial(a), -2.0))
+                upper, lower = falling.upper, falling.lower
+                return Quotient(algebra.add(lower, upper, -1.0), algebra.add(lower, upper))
             case "log1p":
                 return self._logarithm(algebra.sum(a, algebra.whole(UNIT)))
             case "log":
@@ -232,6 +234,25 @@ class _Values:
                 partial = any(map(algebra.partial, (*a.upper.terms, *a.lower.terms)))
                 return algebra.whole(self._variable(op, a, Variable(partial=partial)))
 
+    def _exponential(self, power: Poly) -> Quotient:
+        """exp of a polynomial; exp of n times a logarithm is a power."""
+        above, below, rest = UNIT, UNIT, Poly(dict(power.terms))
+        for key, value in power.numbers().items():
+            inner = self._logarithm_in(key)
+            if inner is None or not value.is_integer() or abs(value) > _MOST_POWER:
+                continue
+            del rest.terms[key]
+            for _ in range(int(abs(value))):
+                above = self.algebra.mul(above, inner) if value > 0 else above
+                below = self.algebra.mul(below, inner) if value < 0 else below
+        return Quotient(self.algebra.mul(above, self.algebra.exp(rest)), below)
+
+    def _logarithm_in(self, key: Key) -> Poly | None:
+        """What a monomial is the logarithm of; None if it is no logarithm."""
+        powers, exponent = key
+        alone = not exponent and len(powers) == 1 and powers[0][1] == 1
+        return self.algebra.variables[powers[0][0]].logarithm if alone else None
+
     def _logarithm(self, a: Quotient) -> Quotient:
         if not self.algebra.positive(a.upper):
             return self.algebra.whole(self._variable("log", a, Variable(partial=True)))
@@ -245,13 +266,13 @@ class _Values:
         power, rest = self.algebra.add(power, number(math.log(first))), self._scaled(rest, 1 / first)
         if rest.constant is not None:
             return power
-        return self.algebra.add(power, self._variable("log", self.algebra.whole(rest), Variable()))
+        return self.algebra.add(power, self._variable("log", self.algebra.whole(rest), Variable(logarithm=rest)))
 
     def _root(self, a: Quotient) -> Poly:
         if not self.algebra.never_negative(a.upper):
             return self._variable("sqrt", a, Variable(partial=True))
         square = self._polynomial(a)
-        return self._variable("sqrt", a, Variable(self.algebra.positive(a.upper), square=square))
+        return self._variable("sqrt", a, Variable(self.algebra.positive(a.upper), least=True, square=square))
 
     def _polynomial(self, a: Quotient) -> Poly:
         """A value as a polynomial, if need be as a variable."""

@@ -145,12 +145,14 @@ class Products(ABC):
                 raise why or Mismatch("a term that is not specified is contributed")
         return result
 
-    def contributions_of(self, op: str, mine: Term, wanted: Term, scope: Scope) -> tuple[list[Summand], list[Summand]]:
+    def contributions_of(
+        self, op: str, mine: Term, wanted: Term, scope: Scope, nested: bool = True
+    ) -> tuple[list[Summand], list[Summand]]:
         """Return the operands of an associative operator in both terms."""
         identity, itself = identity_of(op, wanted, mine), scope.roots.identity()
         return (
-            contributions(self._numbers, op, mine, scope.path, itself, identity),
-            contributions(self._numbers, op, wanted, scope.other, itself, identity),
+            contributions(self._numbers, op, mine, scope.path, itself, identity, nested),
+            contributions(self._numbers, op, wanted, scope.other, itself, identity, nested),
         )
 
     def _twice(self, s: Summand, where: UnionMap, scope: Scope) -> UnionSet:

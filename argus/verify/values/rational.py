@@ -55,12 +55,14 @@ class Quotient:
 class Variable:
     """What is known of a variable: that it is `positive`, or `partial`, which is perhaps not a real number.
 
-    `square`: the polynomial whose root it is.
+    `least`: it is at least 0. `square`: the polynomial whose root it is. `logarithm`: it is the logarithm of this.
     """
 
     positive: bool = False
     partial: bool = False
+    least: bool = False
     square: Poly | None = None
+    logarithm: Poly | None = None
 
 
 def number(value: float) -> Poly:
@@ -180,7 +182,8 @@ class Algebra:
         return not self.partial(key) and all(self.variables[i].positive for i, _ in key[0])
 
     def _at_least(self, key: Key) -> bool:
-        return not self.partial(key) and all(self.variables[i].positive or power % 2 == 0 for i, power in key[0])
+        each = ((self.variables[i], power) for i, power in key[0])
+        return not self.partial(key) and all(v.positive or v.least or power % 2 == 0 for v, power in each)
 
     # ------------------------------------------------------------------ quotients
 
