@@ -80,7 +80,7 @@ def kernel(x: al.Tensor[al.float32, "C L"], out: al.Tensor[al.float32, "C"]):
     Case(
         "a mean of losses that do not overflow",
         rows(
-            "al.sum(lambda j: -(w[j] * al.log(al.sigmoid(x[j])) + (1.0 - w[j]) * al.log(1.0 - al.sigmoid(x[j])))) * b[i]",
+            "al.sum(lambda j: -w[j] * al.log(al.sigmoid(x[j])) - (1.0 - w[j]) * al.log(1.0 - al.sigmoid(x[j]))) * b[i]",
             "loss = al.maximum(v, 0.0) - v * u + al.log(1.0 + al.exp(-al.abs(v)))\n"
             "al.store(out[i], al.sum(al.where(i < N, loss, 0.0)) * c, mask=i < N)",
         ),
