@@ -17,13 +17,14 @@ from argus.verify.model.relations import Model
 from argus.verify.model.translator import NonAffine
 from argus.verify.values.compare import Comparison
 from argus.verify.values.products import IDEMPOTENT
+from argus.verify.values.scattered import Scatter, scattered, touched
 from argus.verify.values.scope import Mismatch, Scope
 from argus.verify.values.stated import ROOT, Stated
 from argus.verify.values.terms import Constant, Reduce
 
 _HELP = (
-    "the specification of a tensor that is accumulated into is one reduction, by the operation of the atomics, at "
-    "places that are no data: leave it out of a histogram, of which all else is proved"
+    "the specification of a tensor that is accumulated into is one reduction, by the operation of the atomics. At "
+    "places that an index tensor holds it is `al.sum(lambda p: al.where(at[p] == t, ..., 0.0))`"
 )
 
 
@@ -52,13 +53,18 @@ def _match(comparison: Comparison, stated: Stated, spec: Spec, stores: list[tupl
         raise Mismatch("it is also read or stored to")
     if any(isinstance(site.stmt, Accumulate) and site.stmt.op != value.op for site, _ in stores):
         raise Mismatch(f"what is specified is a reduction by '{value.op}', and another one is done")
-    places = _places(comparison, spec)
+    analysis, written = comparison.builder.analysis, comparison.builder.written
+    scatter = scattered(value, len(spec.names))
+    if scatter is None:
+        places, rank, specified = _places(comparison, spec), len(spec.names), spec.value
+        parts = tuple((_touched(comparison, site, number).reverse(), written(site)) for site, number in stores)
+    else:
+        places, specified = _places(comparison, spec, scatter), scatter.value
+        rank = len(spec.names) - 1 + len(scatter.extents)
+        parts = tuple((touched(analysis, site, number, scatter).reverse(), written(site)) for site, number in stores)
     itself = places.identity()
-    parts = tuple((_touched(comparison, site, number), site) for site, number in stores)
-    mine = Reduce(
-        value.op, Constant(identity(value)), tuple((t.reverse(), comparison.builder.written(s)) for t, s in parts)
-    )
-    term = stated.of(spec.value, len(spec.names), itself)
+    mine = Reduce(value.op, Constant(identity(value)), parts)
+    term = stated.of(specified, rank, itself)
     for terms, found in comparison.contributed(value.op, mine, term, Scope(itself, itself)):
         _require_each(model, terms, found, value.op in IDEMPOTENT)
 
@@ -100,10 +106,12 @@ def _touched(comparison: Comparison, site: Site, number: int) -> UnionMap:
     return touched.set_tuple_name(isl.dim_type.out, ROOT).to_union_map()
 
 
-def _places(comparison: Comparison, spec: Spec) -> UnionSet:
-    """Return all elements of the output."""
+def _places(comparison: Comparison, spec: Spec, scatter: Scatter | None = None) -> UnionSet:
+    """Return all elements of the output; of a scatter, with places in the index tensor instead of one axis."""
     model = comparison.model
     shape = next(t.shape for t in model.kernel.tensors if t.name == spec.output)
+    if scatter is not None:
+        shape = (*(extent for axis, extent in enumerate(shape) if axis != scatter.axis), *scatter.extents)
     dims = [f"v{axis}" for axis in range(len(shape))]
     bounds = [f"0 <= {d} < {model.translator.integer(e, ())}" for d, e in zip(dims, shape, strict=True)]
     return model.parse_set(f"{{ {ROOT}[{', '.join(dims)}] : {' and '.join(bounds) or 'true'} }}").to_union_set()

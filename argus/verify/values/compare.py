@@ -216,9 +216,8 @@ class Comparison(Atoms):
     def _pointwise(self, mine: Term, wanted: Term, scope: Scope) -> bool:
         """Return True if two terms are found to be equal functions of equal elements, case by case, or sums of such."""
         sums = isinstance(mine, Reduce) and isinstance(wanted, Reduce) and mine.op == wanted.op == "add"
-        inner = [mine, wanted] if not sums else [body for _, body in wanted.parts] if isinstance(wanted, Reduce) else []
         key = id(mine), id(wanted)
-        if key in self._odd or not any(map(elementwise, inner)):
+        if key in self._odd or not (elementwise(mine) or elementwise(wanted)):
             return False
         self._odd[key] = mine, wanted
         try:

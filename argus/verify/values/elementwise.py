@@ -18,6 +18,7 @@ from argus.verify.values.terms import (
     Load,
     Opaque,
     Parameter,
+    Reduce,
     Term,
     Via,
     comparison,
@@ -153,12 +154,14 @@ def _same(term: Term, path: UnionMap, leaf: _Leaf) -> bool:
 
 
 def elementwise(term: Term) -> bool:
-    """Return True if a term is a function of elements that is no polynomial."""
+    """Return True if a term is a function of elements, or of sums of such functions, that is no polynomial."""
     match term:
         case Via(term=inner):
             return elementwise(inner)
         case Cases(parts=parts):
             return any(elementwise(inner) for _, inner in parts)
+        case Reduce(op="add", parts=contributions):
+            return any(elementwise(inner) for _, inner in contributions)
         case Choice():
             return True
         case Apply(op="truediv", args=(a, Constant())):

@@ -94,7 +94,7 @@ class TagAnalysis:
         relation = (*site.accesses, *site.tag_reads)[number]
         result: UnionMap | None = None
         for index in relation.index:
-            image = self._image(site, index)
+            image = self.image(site, index)
             result = image if result is None else result.range_product(image)
         if result is None:
             raise NonAffine("an access without an index")
@@ -105,7 +105,7 @@ class TagAnalysis:
             domain = domain.intersect(self.where(site, relation.guard))
         return result.intersect_domain(domain)
 
-    def _image(self, site: Site, index: Expr) -> UnionMap:
+    def image(self, site: Site, index: Expr) -> UnionMap:
         """Return {instance -> value of an index}: an integer, index data, or a function of integers."""
         index = self.model.resolve(site, index)
         if any(isinstance(e, Elem) for e in walk(index)):

@@ -1,0 +1,74 @@
+"""Sums at places that an index tensor holds, against their specification; each beside wrong ones."""
+
+from __future__ import annotations
+
+import pytest
+
+from argus.diagnostic import Verdict
+from tests.verify.test_spellings import Case, edited, verdict
+
+ROWS = """
+import argus
+import argus.language as al
+
+@argus.kernel(num_warps=1)
+def kernel(y: al.Tensor[al.float32, "P D"], gate: al.Tensor[al.float32, "P"], at: al.Tensor[al.int32, "P"],
+           other: al.Tensor[al.int32, "P"], out: al.Tensor[al.float32, "T D"]):
+    P, D = y.shape
+    T = out.shape[0]
+    al.requires(al.in_range(at, 0, T))
+    al.requires(al.in_range(other, 0, T))
+    al.spec(out, lambda t, d: al.sum(lambda p: al.where(at[p] == t, gate[p] * y[p, d], 0.0)))
+    p, b = al.grid(P, al.cdiv(D, 32))
+    d = b * 32 + al.arange(32)
+    al.atomic_add(out[al.load(at[p]), d], al.load(y[p, d], mask=d < D) * al.load(gate[p]), mask=d < D)
+"""
+HISTOGRAM = """
+import argus
+import argus.language as al
+
+@argus.kernel(num_warps=1)
+def kernel(x: al.Tensor[al.int32, "M N"], out: al.Tensor[al.int32, "K"]):
+    M, N = x.shape
+    K = out.shape[0]
+    al.requires(al.in_range(x, 0, K))
+    al.spec(out, lambda k: al.sum(lambda m: al.sum(lambda n: al.where(x[m, n] == k, 1, 0))))
+    b, m = al.grid(al.cdiv(N, 32), M)
+    n = b * 32 + al.arange(32)
+    v = al.load(x[m, n], mask=n < N)
+    al.atomic_add(out[v], al.full((32,), 1, al.int32), mask=n < N)
+"""
+CASES = (
+    Case(
+        "rows",
+        ROWS,
+        (
+            ("out[al.load(at[p]), d]", "out[al.load(other[p]), d]"),
+            ("* al.load(gate[p])", ""),
+            ("* al.load(gate[p])", "* 2.0 * al.load(gate[p])"),
+            ("al.grid(P,", "al.grid(P - 1,"),
+            ("al.load(at[p]), d]", "al.load(at[P - 1 - p]), d]"),
+            ("* 32 + al.arange(32)", "* 31 + al.arange(32)"),
+        ),
+    ),
+    Case(
+        "a histogram",
+        HISTOGRAM,
+        (
+            ("al.full((32,), 1,", "al.full((32,), 2,"),
+            ("al.cdiv(N, 32)", "N // 32"),
+            ("b * 32 + al.arange(32)", "b * 16 + al.arange(32)"),
+            ("== k, 1, 0", "== k, 1, 1"),
+        ),
+    ),
+)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_right(case: Case) -> None:
+    assert verdict(case.text) is Verdict.PROVED
+
+
+@pytest.mark.parametrize(("case", "edit"), [(c, e) for c in CASES for e in c.wrong], ids=lambda each: str(each)[:40])
+def test_wrong(case: Case, edit: tuple[str, str]) -> None:
+    assert verdict(edited(case, edit)) is not Verdict.PROVED
