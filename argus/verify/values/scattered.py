@@ -15,7 +15,8 @@ from argus.ir.nodes import Accumulate, SpecOp, SpecReduce, SpecTerm
 from argus.ir.spec_terms import renumbered, strip
 from argus.ir.types import boolean
 from argus.verify.model.isl import UnionMap, isl, map_parts
-from argus.verify.model.program import PROGRAM, Site, loaded, turns
+from argus.verify.model.program import PROGRAM, Site, turns
+from argus.verify.model.resolving import loaded
 from argus.verify.values.scope import Mismatch
 from argus.verify.values.stated import ROOT
 from argus.verify.values.tags import TagAnalysis
