@@ -72,14 +72,15 @@ def main() -> int:
             case "repairs":
                 from benchmarks import repairs
 
-                results = repairs.run(
-                    arguments.count,
-                    arguments.seed,
-                    arguments.steps,
-                    arguments.limit,
-                    arguments.jobs,
-                    arguments.seconds,
+                repaired = repairs.Sample(
+                    arguments.count, arguments.seed, arguments.steps, arguments.limit, arguments.folder
                 )
+                results = repairs.run(repaired, arguments.jobs, arguments.seconds)
+            case "invariants":
+                from benchmarks import invariants
+
+                drawn_ = invariants.Sample(arguments.count, arguments.seed, arguments.limit, arguments.folder)
+                results = invariants.run(drawn_, arguments.jobs, arguments.seconds)
             case _:
                 from benchmarks import verify
 
@@ -207,6 +208,14 @@ def _parser() -> argparse.ArgumentParser:
     repairs.add_argument("--limit", type=float, default=5.0, metavar="S", help="seconds that a proof may take")
     repairs.add_argument("--jobs", type=int, default=1, help="processes")
     repairs.add_argument("--seconds", type=float, default=3600.0, metavar="S", help="begin no mutant after so long")
+    repairs.add_argument("--folder", type=Path, default=Path("build/repairs"), help="results by mutant are kept there")
+    stated = commands.add_parser("invariants", help="mutants that synthesised invariants catch, beside the authors'")
+    stated.add_argument("--seed", type=int, default=1, help="which mutants are drawn")
+    stated.add_argument("--count", type=int, default=24, help="how many of each kernel")
+    stated.add_argument("--limit", type=float, default=60.0, metavar="S", help="seconds that a proof may take")
+    stated.add_argument("--jobs", type=int, default=1, help="processes")
+    stated.add_argument("--seconds", type=float, default=3600.0, metavar="S", help="begin no mutant after so long")
+    stated.add_argument("--folder", type=Path, default=Path("build/invariants"), help="results are kept there")
     bench = commands.add_parser("kernelbench", help="models of KernelBench beside eager and torch.compile")
     bench.add_argument("--root", type=Path, required=True, metavar="DIR", help="the folder with level1, level2, level3")
     bench.add_argument("--levels", default="1,2,3", help="which levels")
@@ -244,6 +253,7 @@ def _parser() -> argparse.ArgumentParser:
         trust,
         agents,
         repairs,
+        stated,
         bench,
         whole,
     ):

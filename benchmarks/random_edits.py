@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
-from argus.agents.text_edits import computing
+from argus.agents.text_scope import computing
 from argus.knowledge.draft import Draft, every, expressions
 
 _OPS = ("+", "-", "*", "/", "//", "%"), ("<", "<=", ">", ">=", "==", "!="), ("&", "|"), ("+=", "-=", "*=", "=")

@@ -1,24 +1,29 @@
 """Repair of random mutants without a language model, by how much a rejection says.
 
 Three repairs try edits of the same list, with as many proofs: one reads the counterexample, one the error code alone,
-one learns only that the proof failed.
+one learns only that the proof failed. Every result is a line of a file in a folder, written when it is known, so a run
+that is interrupted, or ends after some seconds, is continued by the next one.
 """
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import random
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from argus.agents import Task, judge, repair
 from argus.agents.edits import vocabulary
-from argus.agents.repair import Candidate, candidate, explicit_form, search, text_candidates
-from argus.agents.text_edits import TextEdit, text_vocabulary
+from argus.agents.repair import Candidate, Repair, candidate, explicit_form, search, text_candidates
+from argus.agents.text_edits import text_vocabulary
 from argus.agents.text_rules import sorts
+from argus.agents.text_scope import TextEdit
 from argus.agents.verifier import Judgement
 from argus.diagnostic import Severity, Verdict
 from argus.frontend import Options
@@ -40,94 +45,125 @@ SUBJECTS = (
     ("examples/gemm.py", "gemm"),
 )
 TARGET = "sm_80"
+HOWS = ("counterexample", "pass or fail", "error code")
+"""What a repair is told, in the order in which a run measures them."""
 _TRIES = 400
 """Random changes that are looked at for each mutant that is wanted: most do not parse or are no kernel."""
 
+Line = Mapping[str, Any]
+
 
 @dataclass(frozen=True, slots=True)
-class Job:
-    """The mutants of one subject with one seed, and what a repair may cost."""
+class Mutant:
+    """A changed text that lowers and that the proof refutes; `number` says which one of its seed it is."""
 
     file: str
     kernel: str
+    number: int
+    operator: str
+    line: int
+    code: str
+    text: str
+
+    @property
+    def task(self) -> Task:
+        """The task of repairing it."""
+        return Task(SourceFile(self.file, self.text), self.kernel, Options(target=TARGET))
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """How many mutants of each kernel, drawn with which seed, and what a repair may cost; `folder` keeps results."""
+
     count: int
     seed: int
     steps: int
     limit_s: float
-    end: float
+    folder: Path
+
+    @property
+    def mutants(self) -> Path:
+        """The file with the mutants."""
+        return self.folder / f"mutants-{self.seed}.jsonl"
+
+    @property
+    def results(self) -> Path:
+        """The file with the results of repairs."""
+        return self.folder / f"repairs-{self.seed}-{self.steps}.jsonl"
 
 
-@dataclass(frozen=True, slots=True)
-class Tally:
-    """Counts of mutants: all, and those repaired with each kind of feedback; and the proofs that repairs took."""
-
-    mutants: int = 0
-    dense: int = 0
-    code: int = 0
-    blind: int = 0
-    steps: int = 0
-
-    def __add__(self, other: Tally) -> Tally:
-        return Tally(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
-
-
-def run(count: int, seed: int, steps: int, limit_s: float, jobs: int, seconds: float) -> Results:
-    """Repair `count` mutants of each subject that the proof refutes, drawn with `seed`, within some seconds."""
-    end = time.time() + seconds
-    work = [Job(file, kernel, 1, seed * 1000 + number, steps, limit_s, end)
-            for number in range(count) for file, kernel in SUBJECTS]  # fmt: skip
-    tallies: dict[str, Tally] = {kernel: Tally() for _, kernel in SUBJECTS}
-    if jobs > 1:
-        with multiprocessing.get_context("spawn").Pool(jobs) as pool:
-            for kernel, tally in pool.imap_unordered(tally_of, work):
-                tallies[kernel] += tally
-    else:
-        for kernel, tally in map(tally_of, work):
-            tallies[kernel] += tally
-    rows = [_row(kernel, tally) for kernel, tally in tallies.items()]
-    rows.append(_row("all", sum(tallies.values(), Tally())))
-    note = f"seed {seed}; at most {steps} proofs a mutant on each side; random changes of the author's text"
-    return Results("Mutants repaired and proved", rows, (note,))
+def run(sample: Sample, jobs: int, seconds: float) -> Results:
+    """Draw the mutants, and repair each in three ways, in `jobs` processes, until some seconds are over."""
+    end = time.monotonic() + seconds
+    sample.folder.mkdir(parents=True, exist_ok=True)
+    known = {(m["kernel"], m["number"]) for m in _lines(sample.mutants)}
+    numbers = [(*subject, number) for number in range(sample.count) for subject in SUBJECTS]
+    wanted = [(file, kernel, number) for file, kernel, number in numbers if (kernel, number) not in known]
+    _over(jobs, end, partial(drawn, sample), wanted, sample.mutants)
+    mutants = {line["text"]: Mutant(**line) for line in _lines(sample.mutants)}.values()
+    done = {(r["kernel"], r["number"], r["how"]) for r in _lines(sample.results)}
+    left = [(m, how) for how in HOWS for m in mutants if (m.kernel, m.number, how) not in done]
+    _over(jobs, end, partial(repaired, sample), left, sample.results)
+    return counted(sample)
 
 
-def _row(kernel: str, t: Tally) -> dict[str, Cell]:
-    average = round(t.steps / t.dense, 1) if t.dense else None
-    return {"kernel": kernel, "mutants": t.mutants, "counterexample": t.dense, "error code": t.code,
-            "pass or fail": t.blind, "proofs of a repair": average}  # fmt: skip
+def _lines(path: Path) -> list[Line]:
+    return [json.loads(text) for text in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
 
 
-def tally_of(job: Job) -> tuple[str, Tally]:
-    """Repair the mutants of one job. What is not begun when its time is over does not count."""
-    text = Path(job.file).read_text(encoding="utf-8")
-    found = Tally()
-    for task, before, what in islice(_rejected(job, text), job.count):
-        if time.time() > job.end:
-            break
-        dense = repair(task, steps=job.steps, limit_s=job.limit_s)
-        chance = random.Random(f"{job.seed} {what}")
-        code = search(before, _by_code(task, before, chance), job.steps, job.limit_s)
-        blind = search(before, _blind(task, before, chance), job.steps, job.limit_s)
-        fixed = [f.answer is not None for f in (dense, code, blind)]
-        found += Tally(1, int(fixed[0]), int(fixed[1]), int(fixed[2]), len(dense.steps) if fixed[0] else 0)
-        said = f"{job.kernel}: {what}: " + ", ".join(
-            f"{how} {len(f.steps) if ok else 'no'}"
-            for how, f, ok in zip(("dense", "code", "blind"), (dense, code, blind), fixed, strict=True)
-        )
-        print(said, flush=True)
-    return job.kernel, found
+def _over(jobs: int, end: float, work: Callable[[Any], Line | None], items: Sequence[Any], path: Path) -> None:
+    """Do the work for each item, and write each result at once; begin none after the end."""
+    with path.open("a", encoding="utf-8") as file, multiprocessing.get_context("spawn").Pool(jobs) as pool:
+        for line in pool.imap_unordered(partial(_until, end, work), items):
+            if line is not None:
+                file.write(json.dumps(line) + "\n")
+                file.flush()
 
 
-def _rejected(job: Job, text: str) -> Iterator[tuple[Task, Judgement, str]]:
-    """Yield the changed texts that are kernels and that the proof refutes."""
-    options = Options(target=TARGET)
-    for change in islice(changes(text, job.kernel, job.seed), _TRIES * job.count):
-        task = Task(SourceFile(job.file, change.text), job.kernel, options)
+def _until(end: float, work: Callable[[Any], Line | None], item: Any) -> Line | None:
+    return work(item) if time.monotonic() < end else None
+
+
+def drawn(sample: Sample, which: tuple[str, str, int]) -> Line | None:
+    """Return the mutant of a kernel with a number; None if none is found in some hundred changes."""
+    file, kernel, number = which
+    text = Path(file).read_text(encoding="utf-8")
+    for change in islice(changes(text, kernel, sample.seed * 1000 + number), _TRIES):
+        task = Task(SourceFile(file, change.text), kernel, Options(target=TARGET))
         try:
-            before = judge(task, job.limit_s, simulated=False)
+            found = judge(task, sample.limit_s, simulated=False)
         except Exception:  # a text that the compiler fails on is no mutant
             continue
-        if before.verdict is Verdict.REFUTED:
-            yield task, before, f"{change.operator}, line {change.line}"
+        if found.verdict is Verdict.REFUTED:
+            code = next(d.code for d in found.diagnostics if d.severity is Severity.ERROR)
+            return asdict(Mutant(file, kernel, number, change.operator, change.line, code, change.text))
+    return None
+
+
+def repaired(sample: Sample, which: tuple[Mutant, str]) -> Line:
+    """Repair a mutant in one of the three ways. An internal error counts as not repaired."""
+    mutant, how = which
+    began = time.process_time()
+    try:
+        found = _search(sample, mutant, how)
+        answer = found.answer.title if found.answer is not None else None
+        steps = [f"{s.title}: {s.rejected} {s.code}" for s in found.steps]
+    except Exception as error:
+        answer, steps = None, [f"{type(error).__name__}: {error}"]
+    said = "no" if answer is None else f"{len(steps)}, {answer}"
+    print(f"{mutant.kernel} {mutant.number}, {mutant.operator}, line {mutant.line}, {how}: {said}", flush=True)
+    return {"kernel": mutant.kernel, "number": mutant.number, "how": how, "answer": answer, "steps": steps,
+            "seconds": round(time.process_time() - began, 2)}  # fmt: skip
+
+
+def _search(sample: Sample, mutant: Mutant, how: str) -> Repair:
+    task = mutant.task
+    if how == "counterexample":
+        return repair(task, steps=sample.steps, limit_s=sample.limit_s)
+    before = judge(task, sample.limit_s, simulated=False)
+    chance = random.Random(f"{sample.seed} {mutant.kernel} {mutant.number}")
+    found = _blind(task, before, chance) if how == "pass or fail" else _by_code(task, mutant.code, chance)
+    return search(before, found, sample.steps, sample.limit_s)
 
 
 def _blind(task: Task, before: Judgement, chance: random.Random) -> Iterator[Candidate]:
@@ -136,20 +172,6 @@ def _blind(task: Task, before: Judgement, chance: random.Random) -> Iterator[Can
     form = explicit_form(task, before)
     edits += vocabulary(form[0]) if form is not None else []
     chance.shuffle(edits)
-    return _candidates(task, before, edits)
-
-
-def _by_code(task: Task, before: Judgement, chance: random.Random) -> Iterator[Candidate]:
-    """The edits of the text in the order that the error code alone suggests, at any place."""
-    code = next((d.code for d in before.diagnostics if d.severity is Severity.ERROR), "")
-    likely = {sort: place for place, sort in enumerate(sorts(code))}
-    edits = text_vocabulary(task.source.text, task.name)
-    chance.shuffle(edits)
-    return text_candidates(task, sorted(edits, key=lambda e: likely.get(e.sort, len(likely))))
-
-
-def _candidates(task: Task, before: Judgement, edits: Sequence[object]) -> Iterator[Candidate]:
-    form = explicit_form(task, before)
     for edit in edits:
         if isinstance(edit, TextEdit):
             yield from text_candidates(task, [edit])
@@ -157,3 +179,33 @@ def _candidates(task: Task, before: Judgement, edits: Sequence[object]) -> Itera
             found = candidate(edit, *form)  # type: ignore[arg-type]
             if found is not None:
                 yield found
+
+
+def _by_code(task: Task, code: str, chance: random.Random) -> Iterator[Candidate]:
+    """The edits of the text in the order that the error code alone suggests, at any place."""
+    likely = {sort: place for place, sort in enumerate(sorts(code))}
+    edits = text_vocabulary(task.source.text, task.name)
+    chance.shuffle(edits)
+    return text_candidates(task, sorted(edits, key=lambda e: likely.get(e.sort, len(likely))))
+
+
+# ---------------------------------------------------------------------------- counting
+
+
+def counted(sample: Sample) -> Results:
+    """Return a row for each kernel and one for all: mutants, and how many of them each repair fixed."""
+    results = _lines(sample.results)
+    rows = [_row(kernel, [r for r in results if r["kernel"] == kernel]) for _, kernel in SUBJECTS]
+    rows.append(_row("all", results))
+    note = f"seed {sample.seed}; at most {sample.steps} proofs a mutant on each side; random changes of the text"
+    return Results("Mutants repaired and proved", rows, (note,))
+
+
+def _row(kernel: str, results: Sequence[Line]) -> dict[str, Cell]:
+    """Count one kernel. Each share is of the mutants that this way of repair was tried on."""
+    row: dict[str, Cell] = {"kernel": kernel}
+    for how in HOWS:
+        tried = [r for r in results if r["how"] == how]
+        row |= {how: sum(r["answer"] is not None for r in tried), f"of, {how}": len(tried)}
+    proofs = [len(r["steps"]) for r in results if r["how"] == HOWS[0] and r["answer"] is not None]
+    return {**row, "proofs of a repair": round(sum(proofs) / len(proofs), 1) if proofs else None}

@@ -17,16 +17,18 @@ def broken(author: Kernel, candidate: Kernel) -> str:
     """Name the part of the author's contract that `candidate` changes; "" if it changes nothing.
 
     The contract is: the name, parameters, declared shapes, constants, preconditions and promises; which tensors are
-    written; every tag, assertion and specification, in order and inside the same loops and branches. If an output has
-    no specification, nothing says what its values should be. Then candidates may only order events, and mask accesses
-    by their bounds.
+    written, where those with a specification may be added; every tag, assertion and specification, in order and inside
+    the same loops and branches. If an output has no specification, nothing says what its values should be. Then
+    candidates may only order events, and mask accesses by their bounds.
     """
     for field in ("name", "params", "sizes", "constexprs", "preconditions", "invariants", "covers", "target"):
         if getattr(author, field) != getattr(candidate, field):
             return field
     if _statements(author) != _statements(candidate):
         return "tags, assertions and specifications"
-    if written(author) != written(candidate):
+    before, after = written(author), written(candidate)
+    specified = {s.output for s in walk(author.body) if isinstance(s, Spec)}
+    if not before <= after <= before | specified:
         return "outputs"
     free = unspecified(author)
     if free and _values(author) != _values(candidate):

@@ -14,8 +14,9 @@ from argus import compile
 from argus.agents.contract import broken
 from argus.agents.edits import Edit, vocabulary
 from argus.agents.rules import Scene, candidates
-from argus.agents.text_edits import Sort, TextEdit, text_vocabulary
+from argus.agents.text_edits import text_vocabulary
 from argus.agents.text_rules import ordered
+from argus.agents.text_scope import Sort, TextEdit
 from argus.agents.verifier import Judgement, Task, judge, judgement_json, lowered
 from argus.diagnostic import ArgusError, Diagnostic, Severity, Verdict
 from argus.editor.fixes import edited, fixes
@@ -27,7 +28,7 @@ from argus.mutate import arguments
 from argus.render import Json
 from argus.simulate import simulate
 from argus.simulate.outcome import Stopped
-from argus.simulate.sizes import shape_of
+from argus.simulate.sizes import shape_of, size_vectors
 from argus.source import SourceFile
 from argus.work import LIMIT_S, Work
 
@@ -38,11 +39,13 @@ _LANGUAGE = re.compile(r"^import argus\.language as (\w+)$", re.MULTILINE)
 
 STEPS = 48
 """Default number of candidates that are judged."""
-_REPLAYS = 8
+_REPLAYS = 20
 """Number of candidates that run at the sizes of the counterexample, for each candidate that may be judged."""
 _REPLAY, _ELEMENTS = 2_000_000, 1 << 20
 """The steps of work of such a run, and the largest number of elements of its tensors. A larger counterexample is not
 run again."""
+_SMALL = 2
+"""Number of small sizes at which a candidate runs that passes at those of the counterexample."""
 _MOST = 3
 """Number of findings that determine where edits of the text are tried."""
 
@@ -118,19 +121,27 @@ def search(before: Judgement, found: Iterable[Candidate], steps: int, limit_s: f
 
 
 def surviving(before: Judgement, found: Iterable[Candidate], most: int) -> Iterator[Candidate]:
-    """Yield those of the first `most` candidates that break no rule at the sizes of the first counterexample."""
+    """Yield those of the first `most` candidates that break no rule at the sizes of the first counterexample.
+
+    They also run at small sizes. These are all that there is if the counterexample is too large to run again.
+    """
     sizes = next((d.witness.sizes for d in _errors(before) if d.witness is not None), None)
+    small = size_vectors(before.explicit)[:_SMALL] if before.explicit is not None else ()
     for candidate in islice(found, most):
-        if sizes is None or _holds(candidate.task, sizes):
+        if _holds(candidate.task, [*([sizes] if sizes is not None else []), *small]):
             yield candidate
 
 
-def _holds(task: Task, sizes: Mapping[str, int]) -> bool:
-    """Return False if a kernel breaks a rule at these sizes in the simulator, or cannot be lowered."""
+def _holds(task: Task, vectors: Iterable[Mapping[str, int]]) -> bool:
+    """Return False if a kernel breaks a rule at any of these sizes in the simulator, or cannot be lowered."""
     try:
         explicit = lowered(task)
     except ArgusError:
         return False
+    return all(_passes(explicit, sizes) for sizes in vectors)
+
+
+def _passes(explicit: compile.ExplicitKernel, sizes: Mapping[str, int]) -> bool:
     try:
         if sum(prod(shape_of(t, sizes)) for t in explicit.tensors) > _ELEMENTS:
             return True

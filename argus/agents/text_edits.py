@@ -8,10 +8,11 @@ the kernel must compute (specifications, tags, assertions, preconditions) and th
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from enum import Enum
 from itertools import pairwise
 
+from argus.agents.text_missing import missing
+from argus.agents.text_places import places
+from argus.agents.text_scope import Scope, Sort, TextEdit, computing
 from argus.frontend.surface import (
     Assign,
     Attribute,
@@ -28,57 +29,25 @@ from argus.frontend.surface import (
     Slice,
     Statement,
     Subscript,
+    TupleExpr,
     Unary,
-    parts,
 )
-from argus.knowledge.draft import Draft, bound, every, expressions, statements
+from argus.knowledge.draft import Draft, bound, every, expressions
 
-_STATING = ("spec", "tag", "assert_tags", "requires", "assume", "covers", "invariant", "device_print", "device_assert")
-_OPERATORS = {"+": "-*", "-": "+*", "*": "+/", "/": "*", "//": "%*", "%": "/", "&": "|", "|": "&"}
+_ARITHMETIC = ("+", "-", "*", "/", "//", "%")
+_OPERATORS = {**dict.fromkeys(_ARITHMETIC, _ARITHMETIC), "&": "|", "|": "&"}
 _COMPARED = ("<", "<=", ">", ">=", "==", "!=")
 _FAMILIES = (
-    ("sum", "max", "min"), ("maximum", "minimum"), ("exp", "exp2"), ("log", "log2"), ("sqrt", "rsqrt"),
-    ("load", "stage"), ("zeros", "full"), ("cos", "sin"), ("any", "all"), ("tanh", "sigmoid"),
+    ("sum", "max", "min"), ("maximum", "minimum"), ("load", "stage"), ("zeros", "full"), ("any", "all"),
+    ("exp", "exp2", "rsqrt", "sqrt", "log", "log2", "cos", "sin", "tanh", "sigmoid", "abs", "erf"),
 )  # fmt: skip
 _CHECKS = ("(0,)", "(1,)", "(0, 1)", "(2,)", "(1, 2)")
-
-
-class Sort(Enum):
-    """What an edit changes. The value is its name in reports."""
-
-    FIX = "a fix of the finding"
-    DEAD = "use what is computed and not used"
-    CHECK = "checks and masks"
-    NAME = "another name"
-    NUMBER = "another number"
-    OPERATOR = "another operator"
-    FUNCTION = "another function"
-    OPTION = "another option"
-    TERM = "without a term or factor"
-    EXCHANGE = "exchange two operands"
-    ORDER = "order of statements"
-
-
-@dataclass(frozen=True, slots=True)
-class TextEdit:
-    """Replacements (start, end, new) in the text, the line of the statement that changes, and the change's sort."""
-
-    title: str
-    sort: Sort
-    line: int
-    changes: tuple[tuple[int, int, str], ...]
-
-    def apply(self, text: str) -> str:
-        """Return the text with all replacements made."""
-        for start, end, new in sorted(self.changes, reverse=True):
-            text = text[:start] + new + text[end:]
-        return text
 
 
 def text_vocabulary(text: str, name: str) -> list[TextEdit]:
     """Return every edit of kernel `name`, in the order of the text. Raises `SourceError`."""
     draft = Draft.of(text, name)
-    scope = _Scope.of(draft)
+    scope = Scope.of(draft)
     found: list[TextEdit] = []
     for statement in computing(draft):
         for expr in expressions(statement):
@@ -86,70 +55,11 @@ def text_vocabulary(text: str, name: str) -> list[TextEdit]:
                 found += _expression(draft, scope, statement, part)
         found += _statement(draft, scope, statement)
     found += _orders(draft, draft.function.body)
+    found += [*places(draft, scope), *missing(draft, scope)]
     return list({e.apply(text): e for e in reversed(found)}.values())[::-1]
 
 
-def computing(draft: Draft) -> list[Statement]:
-    """Return the statements that compute something, without statements that only make claims."""
-    return [s for s in statements(draft.function.body)
-            if not any(draft.called(e) in _STATING for e in expressions(s)) and not _prose(s)]  # fmt: skip
-
-
-def _prose(statement: Statement) -> bool:
-    return any(isinstance(e, Literal) for e in expressions(statement)) and not isinstance(statement, Assign | AugAssign)
-
-
-@dataclass(frozen=True, slots=True)
-class _Scope:
-    """Names of a kernel by sort (tensors, launch constants, and names that statements bind), and its numbers."""
-
-    tensors: tuple[str, ...]
-    fixed: tuple[str, ...]
-    local: tuple[str, ...]
-    dead: tuple[str, ...]
-    numbers: tuple[str, ...]
-
-    @classmethod
-    def of(cls, draft: Draft) -> _Scope:
-        tensors = [p.name for p in draft.function.params if "Tensor" in draft.text[slice(*draft.place(p.span))]]
-        fixed = [p.name for p in draft.function.params if p.name not in tensors]
-        local: dict[str, None] = {}
-        read: set[str] = set()
-        numbers: dict[str, None] = {"0": None, "1": None}
-        for statement in computing(draft):
-            for expr in expressions(statement):
-                for part in every(expr):
-                    if isinstance(part, Name):
-                        read.add(part.id)
-                    elif isinstance(part, Literal) and isinstance(part.value, int | float):
-                        numbers[draft.read(part)] = None
-            for target in _bound(statement):
-                local[target] = None
-        others = {n for n in read if n.isupper()} - set(fixed) - set(local)
-        uppercase = [n for n in local if n.isupper()]
-        dead = [n for n in local if n not in read]
-        places = [n for n in local if n not in uppercase]
-        return cls(tuple(tensors), (*fixed, *uppercase, *sorted(others)), tuple(places), tuple(dead), tuple(numbers))
-
-    def like(self, name: str) -> tuple[str, ...]:
-        """Return the other names of the same sort. Names that nothing reads come first."""
-        for names in (self.tensors, self.fixed, self.local):
-            if name in names:
-                return tuple(sorted((n for n in names if n != name), key=lambda n: n not in self.dead))
-        return ()
-
-
-def _bound(statement: Statement) -> list[str]:
-    match statement:
-        case Assign(targets=targets):
-            return [t.id for t in targets]
-        case ForStmt(target=target):
-            return [target.id]
-        case _:
-            return []
-
-
-def _expression(draft: Draft, scope: _Scope, statement: Statement, part: Expression) -> Iterator[TextEdit]:
+def _expression(draft: Draft, scope: Scope, statement: Statement, part: Expression) -> Iterator[TextEdit]:
     line = statement.span.line
 
     def edit(title: str, sort: Sort, node: Expression, new: str) -> TextEdit:
@@ -160,9 +70,10 @@ def _expression(draft: Draft, scope: _Scope, statement: Statement, part: Express
             for other in scope.like(name):
                 sort = Sort.DEAD if other in scope.dead else Sort.NAME
                 yield edit(f"write `{other}` for `{name}`", sort, part, other)
+            yield from _elsewhere(scope, line, draft.place(part.span), name)
             for other in scope.dead:
                 if name in scope.local and name != other:
-                    for op in "*+-":
+                    for op in "*+-/":
                         yield edit(f"`{name} {op} {other}` for `{name}`", Sort.DEAD, part, f"({name} {op} {other})")
                     for tail in ("[:, None]", "[None, :]"):
                         yield edit(f"scale `{name}` by `{other}`", Sort.DEAD, part, f"({name} * {other}{tail})")
@@ -172,16 +83,34 @@ def _expression(draft: Draft, scope: _Scope, statement: Statement, part: Express
             for other in dict.fromkeys((*scope.numbers, *near)):
                 if other != now and not other.startswith("-"):
                     yield edit(f"write {other} for {now}", Sort.NUMBER, part, other)
+            for name in (*scope.fixed, *scope.dead, *scope.ids):
+                sort = Sort.DEAD if name in scope.dead else Sort.OTHER
+                yield edit(f"write `{name}` for {now}", sort, part, name)
         case Binary() | Compare():
             yield from _operators(draft, line, part)
         case Unary(operand=operand):
             yield edit("without the sign", Sort.OPERATOR, part, draft.read(operand))
         case Call():
             yield from _calls(draft, scope, line, part)
+        case TupleExpr(items=items):
+            for first, second in pairwise(items):
+                here, there = draft.place(first.span), draft.place(second.span)
+                changes = ((*here, draft.read(second)), (*there, draft.read(first)))
+                yield TextEdit("exchange two values", Sort.EXCHANGE, line, changes)
         case _:
             pass
     if isinstance(part, Subscript):
         yield from _slices(draft, line, part)
+
+
+def _elsewhere(scope: Scope, line: int, place: tuple[int, int], name: str) -> Iterator[TextEdit]:
+    """Write names of another sort; those that nothing reads are likely, whatever their sort."""
+    if name not in scope.fixed and name not in scope.local:
+        return
+    for other in dict.fromkeys((*scope.dead, *scope.ids, *scope.fixed, *scope.local)):
+        if other != name and other not in scope.like(name):
+            sort = Sort.DEAD if other in scope.dead else Sort.OTHER
+            yield TextEdit(f"write `{other}` for `{name}`", sort, line, ((*place, other),))
 
 
 def _operators(draft: Draft, line: int, part: Binary | Compare) -> Iterator[TextEdit]:
@@ -207,7 +136,7 @@ def _operators(draft: Draft, line: int, part: Binary | Compare) -> Iterator[Text
         yield TextEdit(f"only `{kept}`", Sort.TERM, line, ((*whole, kept),))
 
 
-def _calls(draft: Draft, scope: _Scope, line: int, part: Call) -> Iterator[TextEdit]:
+def _calls(draft: Draft, scope: Scope, line: int, part: Call) -> Iterator[TextEdit]:
     name, place = draft.called(part), draft.place(part.span)
     if isinstance(part.function, Attribute) and name:
         for other in next((f for f in _FAMILIES if name in f), ()):
@@ -225,20 +154,23 @@ def _calls(draft: Draft, scope: _Scope, line: int, part: Call) -> Iterator[TextE
         yield TextEdit("exchange two arguments", Sort.EXCHANGE, line, changes)
     if name in ("load", "store", "stage"):
         yield from _checks(draft, scope, line, part)
+    if name in ("range", "pipelined") and len(part.args) == 2:
+        for extent in scope.extents:
+            yield TextEdit(f"steps of `{extent}`", Sort.OPTION, line, (_inserted(draft, part.args[1], extent),))
     for keyword in part.keywords:
         yield TextEdit(f"without `{keyword.name}`", Sort.OPTION, line, (_without(draft, keyword),))
     if name in ("sum", "max", "min") and not any(k.name == "axis" for k in part.keywords) and part.args:
-        for axis in (0, 1):
+        for axis in (0, 1, 2):
             yield TextEdit(f"along axis {axis}", Sort.OPTION, line, (_added(draft, part, f"axis={axis}"),))
 
 
-def _checks(draft: Draft, scope: _Scope, line: int, part: Call) -> Iterator[TextEdit]:
+def _checks(draft: Draft, scope: Scope, line: int, part: Call) -> Iterator[TextEdit]:
     given = {k.name: k for k in part.keywords}
     for check in _CHECKS:
         if "boundary_check" in given:
             place = draft.place(given["boundary_check"].value.span)
             yield TextEdit(f"check {check}", Sort.CHECK, line, ((*place, check),))
-        elif "mask" not in given:
+        else:
             yield TextEdit(f"check {check}", Sort.CHECK, line, (_added(draft, part, f"boundary_check={check}"),))
     if "mask" not in given and "boundary_check" not in given:
         for name in (n for n in scope.local if "mask" in n or "live" in n or "inside" in n or n in scope.dead):
@@ -256,6 +188,11 @@ def _added(draft: Draft, call: Call, argument: str) -> tuple[int, int, str]:
     end = draft.place(call.span)[1] - 1
     before = draft.text[:end].rstrip()
     return len(before), len(before), (" " if before.endswith(",") else "" if before.endswith("(") else ", ") + argument
+
+
+def _inserted(draft: Draft, after: Expression, argument: str) -> tuple[int, int, str]:
+    end = draft.place(after.span)[1]
+    return end, end, f", {argument}"
 
 
 def _without(draft: Draft, keyword: Keyword) -> tuple[int, int, str]:
@@ -280,8 +217,8 @@ def _slices(draft: Draft, line: int, part: Subscript) -> Iterator[TextEdit]:
                 yield TextEdit(f"a slice from `{draft.read(upper.left)}`", Sort.NAME, line, begins)
 
 
-def _statement(draft: Draft, scope: _Scope, statement: Statement) -> Iterator[TextEdit]:
-    """Add a barrier, bind another name, accumulate instead of binding, keep a result, or leave the statement out."""
+def _statement(draft: Draft, scope: Scope, statement: Statement) -> Iterator[TextEdit]:
+    """Add a barrier, bind another name, add up instead of binding, keep a result, or leave the statement out."""
     line = statement.span.line
     start, end = draft.place(statement.span)
     indent = " " * (statement.span.column - 1)
@@ -290,8 +227,9 @@ def _statement(draft: Draft, scope: _Scope, statement: Statement) -> Iterator[Te
         target = statement.targets[0] if isinstance(statement, Assign) else statement.target
         if not isinstance(statement, Assign) or not statement.unpack:
             value = draft.read(statement.value)
-            other = "+=" if isinstance(statement, Assign) else "="
-            yield TextEdit(f"write `{other}`", Sort.OPERATOR, line, ((start, end, f"{target.id} {other} {value}"),))
+            for other in ("=", "+=", "-=", "*="):
+                new = f"{target.id} {other} {value}"
+                yield TextEdit(f"write `{other}`", Sort.OPERATOR, line, ((start, end, new),))
             for name in scope.like(target.id):
                 yield TextEdit(f"bind `{name}`", Sort.NAME, line, ((*draft.place(target.span), name),))
     if not isinstance(statement, ForStmt | IfStmt):
@@ -334,11 +272,3 @@ def _orders(draft: Draft, body: tuple[Statement, ...]) -> Iterator[TextEdit]:
             yield from _orders(draft, statement.body)
         elif isinstance(statement, IfStmt):
             yield from _orders(draft, statement.then)
-
-
-def used(expr: Expression) -> Iterator[str]:
-    """Yield the names in an expression."""
-    if isinstance(expr, Name):
-        yield expr.id
-    for part in parts(expr):
-        yield from used(part)

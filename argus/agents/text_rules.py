@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from argus.agents.text_edits import Sort, TextEdit, computing, used
+from argus.agents.text_scope import Sort, TextEdit, computing, used
 from argus.diagnostic import Diagnostic
 from argus.frontend.surface import Assign, AugAssign, ForStmt, Statement
 from argus.knowledge.draft import Draft, expressions
@@ -19,12 +19,16 @@ _FAR = 4
 """The distance of a line that has no connection with the finding."""
 
 _OF_ORDER = (Sort.ORDER, Sort.FUNCTION, Sort.DEAD, Sort.NAME, Sort.OPTION)
-_OF_PLACE = (Sort.CHECK, Sort.FUNCTION, Sort.DEAD, Sort.NUMBER, Sort.EXCHANGE, Sort.OPERATOR, Sort.NAME)
-_OF_VALUE = (Sort.DEAD, Sort.OPERATOR, Sort.CHECK, Sort.EXCHANGE, Sort.FUNCTION, Sort.NUMBER, Sort.NAME, Sort.OPTION)
+_OF_PLACE = (Sort.PLACE, Sort.CHECK, Sort.DEAD, Sort.FUNCTION, Sort.NUMBER, Sort.EXCHANGE, Sort.OPERATOR, Sort.NAME)
+_OF_COVERAGE = (Sort.PLACE, Sort.DEAD, Sort.MISSING, Sort.ORDER, Sort.FUNCTION, Sort.CHECK, Sort.NUMBER, Sort.EXCHANGE,
+                Sort.OPERATOR, Sort.NAME, Sort.OPTION)  # fmt: skip
+_OF_VALUE = (Sort.DEAD, Sort.OPERATOR, Sort.CHECK, Sort.EXCHANGE, Sort.FUNCTION, Sort.NUMBER, Sort.NAME, Sort.MISSING,
+             Sort.OPTION, Sort.PLACE, Sort.ORDER)  # fmt: skip
 _CODES: Mapping[str, tuple[Sort, ...]] = {
     **dict.fromkeys(("data-race", "block-race", "async-overwrite", "stale-read", "uninitialised-read"), _OF_ORDER),
-    **dict.fromkeys(("out-of-bounds", "misaligned-vector", "output-not-covered", "output-written-twice",
-                     "output-written-outside", "cell-written-twice", "coordinate-outside"), _OF_PLACE),
+    **dict.fromkeys(("out-of-bounds", "misaligned-vector", "coordinate-outside", "int32-overflow"), _OF_PLACE),
+    **dict.fromkeys(("output-not-covered", "output-written-twice", "output-written-outside", "cell-written-twice"),
+                    _OF_COVERAGE),
 }  # fmt: skip
 """The sorts of edits that findings of a code suggest, the most likely first. Other sorts come after them."""
 

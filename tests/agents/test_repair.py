@@ -113,8 +113,8 @@ def test_a_large_counterexample_is_not_run_again(monkeypatch: pytest.MonkeyPatch
     module = importlib.import_module("argus.agents.repair")
     drawn: list[object] = []
     monkeypatch.setattr(module, "arguments", lambda kernel, sizes: drawn.append(sizes) or {})
-    assert module._holds(ir(TRANSPOSE), {"M": 2**16, "N": 2**16}) and not drawn
-    module._holds(ir(TRANSPOSE), {"M": 8, "N": 8})
+    assert module._holds(ir(TRANSPOSE), [{"M": 2**16, "N": 2**16}]) and not drawn
+    module._holds(ir(TRANSPOSE), [{"M": 8, "N": 8}])
     assert len(drawn) == 1
 
 

@@ -14,7 +14,7 @@ from argus.agents.optimize import problem_of
 from argus.agents.optimize.planner import Planner
 from argus.agents.training import OptimizeEnv, Outcome, World, better, judged, repairs, reward, split
 from argus.agents.training.environment import PRICE, WIDTH
-from argus.agents.training.pairs import distinct, families
+from argus.agents.training.pairs import Portion, alike, distinct, families, some_repairs
 from argus.agents.training.policy import bandit, best_known, greedy, steps_of, taught, train
 from argus.agents.training.recipe import HELD_OUT, TRAINING
 from argus.agents.training.rewards import grpo_reward
@@ -22,6 +22,7 @@ from argus.agents.training.world import ACTIONS, Task
 from argus.diagnostic import Verdict
 from argus.frontend import Options
 from argus.knowledge import rewrite
+from argus.pages import example
 from argus.source import SourceFile
 
 KERNELS = Path(__file__).parents[2] / "argus" / "knowledge" / "kernels"
@@ -109,6 +110,26 @@ def test_no_family_is_on_both_sides_of_a_split() -> None:
     assert spaced.digest == pairs[0].digest  # blank lines make no new pair
 
 
+def test_kin_are_never_on_two_sides() -> None:
+    """No kernel that is held out is like one for training; without their texts, some are."""
+    known = families(example("transpose.py").parent)
+    texts = {family: Path(path).read_text(encoding="utf-8") for family, (path, _) in known.items()}
+    for seed in range(4):
+        training, held = split(list(known), seed=seed, texts=texts)
+        assert len(held) >= len(known) // 6 and not training & held
+        assert max(alike(texts[a], texts[b]) for a in training for b in held) < 0.5
+    parts = [split(list(known), seed=seed) for seed in range(4)]
+    assert any(alike(texts[a], texts[b]) >= 0.5 for training, held in parts for a in training for b in held)
+
+
+def test_portions_of_edits_differ_and_never_end() -> None:
+    place = ("scaled_rows", str(KERNELS / "scaled_rows.py"), "scaled_rows", 1)
+    some, others = (some_repairs(Portion(*place, number)) for number in (0, 1))
+    two = some_repairs(Portion(*place, 10_000))  # behind all single edits
+    digests = [{p.digest for p in pairs} for pairs in (some, others, two)]
+    assert all(digests) and not digests[0] & digests[1] and not digests[0] & digests[2]
+
+
 def test_held_out_sizes_are_none_that_were_trained_on() -> None:
     assert not set(TRAINING) & set(HELD_OUT)
 
@@ -123,4 +144,4 @@ def test_a_policy_learns_and_needs_fewer_steps_than_before() -> None:
     assert after <= before
     planner = Planner()
     assert steps_of(WORLD, [other], bandit(planner), taught(planner))[0] <= 41 and planner.lessons
-    assert best_known(WORLD, other, 2, 4) < WORLD.time(other, WORLD.naive(other))
+    assert best_known(WORLD, other) < WORLD.time(other, WORLD.naive(other))

@@ -11,8 +11,9 @@ from __future__ import annotations
 import hashlib
 import random
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import count
 from pathlib import Path
 
 from argus.agents.text_edits import text_vocabulary
@@ -27,6 +28,10 @@ from argus.source import SourceFile
 
 REPAIR, BETTER = "repair", "better"
 _SPACE = re.compile(r"\s+|#[^\n]*")
+_WORDS = re.compile(r"\w+|[^\w\s]")
+_PORTION = 8
+_RUN, _ALIKE = 5, 0.5
+"""Two kernels are kin if they share this part of their runs of so many words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,26 +69,66 @@ def families(root: Path | None = None) -> dict[str, tuple[str, str]]:
 
 
 def repairs(
-    family: str, path: str, name: str, seed: int, target: str = "sm_80", limit_s: float = 3.0
+    family: str, path: str, name: str, seed: int, target: str = "sm_80", limit_s: float = 1.0
 ) -> Iterator[Pair]:
-    """Yield a pair for each edit of a right kernel that the verifier refutes, in an order drawn with `seed`."""
-    text = Path(path).read_text(encoding="utf-8")
-    edits = text_vocabulary(text, name)
-    random.Random(f"{seed} {family}").shuffle(edits)
-    options = Options(target=target)
-    for edit in edits:
-        wrong = edit.apply(text)
+    """Yield a pair for each edit of a right kernel that the verifier refutes, in an order drawn with `seed`; no end.
+
+    After all single edits come two at a time.
+    """
+    for number in count():
+        yield from some_repairs(Portion(family, path, name, seed, number), target, limit_s)
+
+
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """Some of the edits of one kernel: those with number `number` when they are counted in portions."""
+
+    family: str
+    path: str
+    name: str
+    seed: int
+    number: int
+
+
+def some_repairs(portion: Portion, target: str = "sm_80", limit_s: float = 1.0) -> list[Pair]:
+    """Return the pairs of one portion of a kernel's edits. Portions are independent, so processes can share them."""
+    text = Path(portion.path).read_text(encoding="utf-8")
+    found = []
+    for wrong in _edited(text, portion):
         try:
-            found = judge(Text(SourceFile(Path(path).name, wrong), name, options), limit_s, simulated=False)
-        except Exception:  # A compiler failure teaches nothing.
+            judged = judge(
+                Text(SourceFile(Path(portion.path).name, wrong), portion.name, Options(target=target)),
+                limit_s,
+                simulated=False,
+            )
+        except Exception:  # what the compiler fails on teaches nothing
             continue
-        if found.verdict is Verdict.REFUTED:
-            errors = [d for d in found.diagnostics if d.severity is Severity.ERROR]
-            yield Pair(REPAIR, family, wrong, str(diagnostics_text(tuple(errors[:2])).plain), text)
+        if judged.verdict is Verdict.REFUTED:
+            errors = [d for d in judged.diagnostics if d.severity is Severity.ERROR]
+            said = str(diagnostics_text(tuple(errors[:2])).plain)
+            found.append(Pair(REPAIR, portion.family, wrong, said, text))
+    return found
 
 
-def better(task: Task, world: World, seed: int, depth: int = 6) -> Iterator[Pair]:
-    """Yield pairs of a text and a faster one, along random paths through the rewrites. Both are kernels of one task.
+def _edited(text: str, portion: Portion) -> Iterator[str]:
+    """Yield the texts of one portion: with one edit each; when all of these were made, with two."""
+    edits = text_vocabulary(text, portion.name)
+    random.Random(f"{portion.seed} {portion.family}").shuffle(edits)
+    chosen = edits[portion.number * _PORTION : (portion.number + 1) * _PORTION]
+    if chosen:
+        yield from (edit.apply(text) for edit in chosen)
+        return
+    chance = random.Random(f"{portion.seed} {portion.family} {portion.number}")
+    for edit in chance.sample(edits, min(_PORTION, len(edits))):
+        once = edit.apply(text)
+        try:
+            yield chance.choice(text_vocabulary(once, portion.name)).apply(once)
+        except ArgusError:  # the first edit left no text that parses
+            continue
+
+
+def better(task: Task, world: World, seed: int | str, depth: int = 6) -> Iterator[Pair]:
+    """Yield pairs of a text and a faster one, on random ways through the rewrites; both are kernels of one task.
 
     The answer is only predicted to be faster. A caller proves the pairs that it uses.
     """
@@ -109,8 +154,8 @@ def better(task: Task, world: World, seed: int, depth: int = 6) -> Iterator[Pair
                 text = new
 
 
-def distinct(pairs: Iterable[Pair], count: int, patience: int = 1000) -> Iterator[Pair]:
-    """Yield the first `count` different pairs, or fewer if `patience` pairs in a row are repetitions."""
+def distinct(pairs: Iterable[Pair], wanted: int, patience: int = 1000) -> Iterator[Pair]:
+    """Yield the first `wanted` different pairs; fewer if `patience` pairs in a row bring nothing new."""
     seen: set[str] = set()
     idle = 0
     for pair in pairs:
@@ -119,13 +164,34 @@ def distinct(pairs: Iterable[Pair], count: int, patience: int = 1000) -> Iterato
             seen.add(pair.digest)
             idle = 0
             yield pair
-        if len(seen) >= count or idle >= patience:
+        if len(seen) >= wanted or idle >= patience:
             return
 
 
-def split(names: Sequence[str], share: float = 0.2, seed: int = 0) -> tuple[set[str], set[str]]:
-    """Return the families for training and those that are held out: at least one of each, none in both."""
-    order = sorted(set(names))
-    random.Random(seed).shuffle(order)
-    held = max(1, round(len(order) * share))
-    return set(order[held:]), set(order[:held])
+def split(names: Sequence[str], share: float = 0.2, seed: int = 0,
+          texts: Mapping[str, str] | None = None) -> tuple[set[str], set[str]]:  # fmt: skip
+    """Return the families for training and those that are held out: at least one of each, none in both.
+
+    With their texts, kin stay together: a kernel and a variant of it are never in different parts.
+    """
+    groups: list[set[str]] = []
+    for name in sorted(set(names)):
+        near = [g for g in groups if any(alike(texts[name], texts[n]) >= _ALIKE for n in g)] if texts else []
+        groups = [g for g in groups if g not in near] + [{name}.union(*near)]
+    random.Random(seed).shuffle(groups)
+    held: set[str] = set()
+    for group in groups[:-1]:
+        if len(held) < max(1, round(len(set(names)) * share)):
+            held |= group
+    return set(names) - held, held
+
+
+def alike(one: str, other: str) -> float:
+    """Return the part of their runs of words that two texts share, from 0 to 1."""
+    left, right = _runs(one), _runs(other)
+    return len(left & right) / max(1, len(left | right))
+
+
+def _runs(text: str) -> set[tuple[str, ...]]:
+    words = _WORDS.findall(re.sub(r"#[^\n]*", "", text))
+    return {tuple(words[i : i + _RUN]) for i in range(len(words) - _RUN + 1)}

@@ -7,6 +7,7 @@ held-out sizes until the kernel has 95 % of the best speed that is known.
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -39,10 +40,10 @@ def network(torch: Any) -> Any:
 
 
 def train(world: World, tasks: Sequence[Task], held: Sequence[Task], episodes: int, seed: int = 0,
-          every: int = 200) -> tuple[Any, Curve]:  # fmt: skip
+          every: int = 200, note: Callable[[Curve], None] = lambda curve: None) -> tuple[Any, Curve]:  # fmt: skip
     """Train a network by policy gradients; groups of episodes of one task are each other's baseline, as in GRPO.
 
-    Needs PyTorch. With the same seed, the result is the same.
+    Needs PyTorch. With the same seed, the result is the same. `note` is called with the curve when it grows.
     """
     import torch
 
@@ -60,6 +61,7 @@ def train(world: World, tasks: Sequence[Task], held: Sequence[Task], episodes: i
             curve.episodes.append(done)
             curve.steps.append(sum(steps_of(world, held, greedy(torch, model))) / len(held))
             curve.rewards.append(sum(sum(r) for _, _, r in ways) / len(ways))
+            note(curve)
     return model, curve
 
 
@@ -183,8 +185,29 @@ def _steps(env: OptimizeEnv, task: Task, choose: Chooser, learn: Learner | None,
     return most if env.us * NEAR <= best else most + 1
 
 
-def best_known(world: World, task: Task, beam: int = 4, depth: int = STEPS) -> float:
-    """Return the least predicted time that a beam search finds along paths on which no step makes the kernel slower."""
+def explored(task: Task, ways: int = 24, seed: int = 0) -> World:
+    """Return a world that knows the best time of a task, and the texts on some random ways from it."""
+    world, chance = World(), random.Random(seed)
+    best_known(world, task)
+    env = OptimizeEnv([task], world)
+    for _ in range(ways):
+        _, info = env.reset(options={"task": task})
+        over = False
+        while not over and any(info["mask"]):
+            possible = [place for place, may in enumerate(info["mask"]) if may]
+            _, _, ended, cut, info = env.step(chance.choice(possible))
+            over = ended or cut
+    return world
+
+
+def best_known(world: World, task: Task) -> float:
+    """Return the least predicted time that a beam search finds on ways on which no step makes the kernel slower."""
+    if task not in world.best:
+        world.best[task] = _searched(world, task)
+    return world.best[task]
+
+
+def _searched(world: World, task: Task, beam: int = 4, depth: int = STEPS) -> float:
     front = [world.naive(task)]
     seen, best = set(front), world.time(task, front[0])
     for _ in range(depth):

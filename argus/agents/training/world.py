@@ -47,21 +47,36 @@ class _Text:
 
 
 class World:
-    """The texts that can be reached from naive kernels on one target."""
+    """The texts that are reached from naive kernels on one target. `best` holds the least time known of a task."""
 
     def __init__(self, target: str = "sm_90a") -> None:
         self.target = target
         self._model = MODELS[target]
         self._texts: dict[tuple[str, str], _Text] = {}
         self._authors: dict[str, compile.TileKernel] = {}
+        self._times: dict[tuple[Task, str], float] = {}
+        self._facts: dict[tuple[Task, str], dict[str, Fact]] = {}
+        self.best: dict[Task, float] = {}
+
+    def take(self, other: World) -> None:
+        """Take over what another world knows of texts."""
+        for key, text in other._texts.items():
+            self._texts.setdefault(key, text).leads.update(text.leads)
+        self._times.update(other._times)
+        self._facts.update(other._facts)
+        self.best.update(other.best)
 
     def naive(self, task: Task) -> str:
         """Return the text from which a task starts."""
         return (FOLDER / "kernels" / f"{task.kernel}.py").read_text(encoding="utf-8")
 
     def time(self, task: Task, text: str) -> float:
-        """Return the microseconds that the model predicts, or infinity for a text that does not lower or does not fit
-        the machine."""
+        """Return the microseconds that the model predicts; infinity for what does not lower or fit the machine."""
+        if (task, text) not in self._times:
+            self._times[task, text] = self._predicted(task, text)
+        return self._times[task, text]
+
+    def _predicted(self, task: Task, text: str) -> float:
         explicit = self._text(task, text).explicit
         if explicit is None:
             return math.inf
@@ -70,6 +85,11 @@ class World:
 
     def facts(self, task: Task, text: str) -> dict[str, Fact]:
         """Return the facts of a text at the sizes of a task, with what bounds it."""
+        if (task, text) not in self._facts:
+            self._facts[task, text] = self._counted(task, text)
+        return self._facts[task, text]
+
+    def _counted(self, task: Task, text: str) -> dict[str, Fact]:
         known = self._text(task, text)
         if known.explicit is None:
             return dict(known.facts)

@@ -1,0 +1,139 @@
+"""Repairs that write what is missing: a store of an output that nobody writes, and what a loop adds up.
+
+A value that is computed and not used tells what is missing, and what a kernel does beside it tells the form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import product
+
+from argus.agents.text_places import shape_of
+from argus.agents.text_scope import Scope, Sort, TextEdit, computing, names_bound
+from argus.frontend.surface import Assign, AugAssign, Binary, Call, ForStmt, Literal, Name, Slice, Subscript
+from argus.knowledge.draft import Draft, every, expressions, statements
+
+_MOST = 24
+"""The most stores that are tried."""
+
+
+def missing(draft: Draft, scope: Scope) -> Iterator[TextEdit]:
+    """Yield the texts with one statement more: a store at the end, or a sum at the end of a loop."""
+    yield from _stores(draft, scope)
+    for loop in (s for s in statements(draft.function.body) if isinstance(s, ForStmt)):
+        yield from _sums(draft, scope, loop)
+    yield from _loads(draft, scope)
+
+
+def _loads(draft: Draft, scope: Scope) -> Iterator[TextEdit]:
+    """Use a tensor that nothing loads: loaded as another one of its shape is, in place of an operand."""
+    used = {
+        e.value.id
+        for s in computing(draft)
+        for x in expressions(s)
+        for e in every(x)
+        if isinstance(e, Subscript) and isinstance(e.value, Name)
+    }
+    unused = [n for n in scope.tensors if n not in used]
+    loads = [c for c in _calls(draft, "load", "stage") if c.args and isinstance(c.args[0], Subscript)]
+    for name, load in product(unused, loads):
+        access = load.args[0]
+        assert isinstance(access, Subscript)
+        if shape_of(draft, access.value) != shape_of(draft, Name(name)):
+            continue
+        at, start = draft.place(load.span)[0], draft.place(access.value.span)
+        new = draft.text[at : start[0]] + name + draft.text[start[1] : draft.place(load.span)[1]]
+        for statement in computing(draft):
+            for part in (p for x in expressions(statement) for p in every(x) if isinstance(p, Binary)):
+                for side in (part.left, part.right):
+                    change = (*draft.place(side.span), new)
+                    yield TextEdit(f"`{new}` for `{draft.read(side)}`", Sort.MISSING, statement.span.line, (change,))
+
+
+def _calls(draft: Draft, *names: str) -> list[Call]:
+    return draft.calls(*names, within=draft.function.body)
+
+
+def _stores(draft: Draft, scope: Scope) -> Iterator[TextEdit]:
+    """Store what is computed and not used where the places of the output's dimensions are."""
+    written = {c.args[0].value.id for c in _calls(draft, "store", "atomic_add")
+               if c.args and isinstance(c.args[0], Subscript) and isinstance(c.args[0].value, Name)}  # fmt: skip
+    specified = [c.args[0].id for c in _calls(draft, "spec") if c.args and isinstance(c.args[0], Name)]
+    for name in (n for n in specified if n not in written):
+        last = computing(draft)[-1]
+        indent = " " * 4
+        for new in [*_written(draft, scope, name)][:_MOST]:
+            end = draft.starts[last.span.end_line]
+            yield TextEdit(f"add `{new}`", Sort.MISSING, last.span.line, ((end, end, f"{indent}{new}\n"),))
+
+
+def _written(draft: Draft, scope: Scope, output: str) -> Iterator[str]:
+    tensor = next(p for p in draft.function.params if p.name == output)
+    items = [_items(draft, size) for size in shape_of(draft, Name(output))]
+    if not items or not all(items):
+        return
+    dtype = _dtype(draft, tensor.annotation)
+    values = [n for n in (*scope.dead, *reversed(scope.local)) if n not in scope.ids and n not in scope.places]
+    for value, index in product(dict.fromkeys(values), product(*items)):
+        if any(item[0] == f"{value}" for item in index):
+            continue
+        where = f"{output}[{', '.join(item for item, _ in index)}]"
+        checks = [number for number, (item, _) in enumerate(index) if ":" in item]
+        masks = [mask for _, mask in index if mask]
+        options = (f", boundary_check=({', '.join(map(str, checks))},)" if checks else "") + (
+            f", mask={masks[0]}" if len(masks) == 1 and not checks else ""
+        )
+        function = draft.language
+        for form in (
+            value,
+            f"{value}.to({dtype})",
+            f"{function}.load({value})",
+            f"{function}.load({function}.trans({value}))",
+        ):
+            yield f"{function}.store({where}, {form}{options})"
+        yield f"{function}.atomic_add({where}, {value}{options})"
+
+
+def _items(draft: Draft, size: str) -> list[tuple[str, str]]:
+    """Return the indices of a dimension of this size anywhere in the kernel, each with the mask of its access."""
+    found: dict[tuple[str, str], None] = {}
+    for call in _calls(draft, "load", "store", "stage", "atomic_add"):
+        access = call.args[0] if call.args else None
+        if not isinstance(access, Subscript):
+            continue
+        mask = next((draft.read(k.value) for k in call.keywords if k.name == "mask"), "")
+        for item, extent in zip(access.items, shape_of(draft, access.value), strict=False):
+            if extent == size:
+                text = draft.text[slice(*draft.place(item.span))]
+                found[text, "" if isinstance(item, Slice) else mask] = None
+    return list(found)
+
+
+def _dtype(draft: Draft, annotation: object) -> str:
+    if isinstance(annotation, Subscript) and annotation.items and not isinstance(annotation.items[0], Slice | Literal):
+        return draft.read(annotation.items[0])
+    return f"{draft.language}.float32"
+
+
+def _sums(draft: Draft, scope: Scope, loop: ForStmt) -> Iterator[TextEdit]:
+    """Add to what is zero before a loop, read, and never changed: by what the loop computes."""
+    inside = [s for s in statements(loop.body) if s in computing(draft)]
+    if not inside:
+        return
+    changed = {s.target.id for s in inside if isinstance(s, AugAssign)}
+    changed |= {n for s in inside if isinstance(s, Assign) for n in names_bound(s)}
+    zero = [n for s in computing(draft) if isinstance(s, Assign) and draft.called(s.value) in ("zeros", "full")
+            for n in names_bound(s) if n not in changed]  # fmt: skip
+    tiles = [n for s in inside if isinstance(s, Assign) for n in names_bound(s)
+             if any(isinstance(e, Call) for x in expressions(s) for e in every(x))]  # fmt: skip
+    first = [n for n in tiles if n in scope.dead] or tiles
+    last = inside[-1]
+    end, indent = draft.starts[last.span.end_line], " " * (last.span.column - 1)
+    al = draft.language
+    for name in zero:
+        forms = [f"{name} += {t}" for t in tiles]
+        forms += [f"{name} += {al}.sum({t}, axis={axis})" for t in tiles for axis in (0, 1)]
+        forms += [f"{name} = {al}.mma({a}, {b}, {name})" for a, b in product(first, tiles) if a != b]
+        forms += [f"{name} = {al}.mma({a}, {al}.trans({b}), {name})" for a, b in product(first, tiles) if a != b]
+        for new in forms:
+            yield TextEdit(f"add `{new}`", Sort.MISSING, loop.span.line, ((end, end, f"{indent}{new}\n"),))

@@ -1,0 +1,66 @@
+"""Repairs of the author's text that write a form: places of tiles, grids, masks, and statements that are missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from argus import compile
+from argus.agents import Task, broken, repair
+from argus.agents.text_edits import text_vocabulary
+from argus.agents.text_scope import Sort
+from argus.frontend import Options
+from argus.source import SourceFile
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+MISTAKES = {
+    "a tile begins elsewhere": ("vector_add", "pid * BLOCK + al.arange(BLOCK)", "al.arange(BLOCK) * BLOCK + pid"),
+    "a number of the program is not used": ("embedding", "d0 = pid_d * BLOCK_D", "d0 = T * BLOCK_D"),
+    "two places in one statement": ("transpose", "pid_m * TILE, pid_n * TILE", "TILE * TILE, pid_n * pid_m"),
+    "another grid": ("transpose", "al.cdiv(N, TILE)", "al.cdiv(N, M)"),
+    "a mask of another place": ("vector_add", "mask = offs < N", "mask = offs < pid"),
+    "an output that nobody writes": ("vector_add", "    al.store(out[offs], total, mask=mask)\n", ""),
+    "a transposed output that nobody writes": (
+        "transpose",
+        "    al.store(out[n0 : n0 + TILE, m0 : m0 + TILE], al.load(al.trans(tile)), boundary_check=(0, 1))\n",
+        "",
+    ),
+    "a tensor that nobody loads": ("vector_add", "total = al.load(x[offs], mask=mask)", "total = BLOCK"),
+}
+
+
+def task(text: str, name: str) -> Task:
+    return Task(SourceFile(f"{name}.py", text), name, Options(target="sm_80"))
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_form_repairs(mistake: str) -> None:
+    name, old, new = MISTAKES[mistake]
+    text = (EXAMPLES / f"{name}.py").read_text()
+    assert old in text
+    found = repair(task(text.replace(old, new), name), steps=8)
+    assert found.answer is not None and not found.before.proved, [s.title for s in found.steps]
+
+
+def test_what_a_loop_forgot_to_add_up_is_added_with_what_it_computes() -> None:
+    text = (EXAMPLES / "cumsum.py").read_text().replace("        total += al.sum(tile, axis=1)\n", "")
+    added = {e.title for e in text_vocabulary(text, "cumsum") if e.sort is Sort.MISSING}
+    assert "add `total += al.sum(tile, axis=1)`" in added
+    whole = (EXAMPLES / "cumsum.py").read_text()
+    assert not any(e.sort is Sort.MISSING for e in text_vocabulary(whole, "cumsum"))
+
+
+def test_only_an_output_with_a_specification_may_be_written_in_addition() -> None:
+    """Nothing says what else should be there, so no repair may write it."""
+
+    def kernel(text: str) -> compile.TileKernel:
+        return compile.elaborate(SourceFile("k.py", text), "vector_add", Options(target="sm_80"))
+
+    whole = (EXAMPLES / "vector_add.py").read_text()
+    line = "    al.store(out[offs], total, mask=mask)\n"
+    spec = next(part for part in whole.splitlines(keepends=True) if "al.spec(" in part)
+    assert not broken(kernel(whole.replace(line, "")), kernel(whole))
+    assert broken(kernel(whole), kernel(whole.replace(line, ""))) == "outputs"
+    bare = whole.replace(spec, "")
+    assert broken(kernel(bare.replace(line, "")), kernel(bare)) == "outputs"
