@@ -37,8 +37,9 @@ MOST_ALONE = 150
 """Seconds for which a problem may have the device for itself: a kernel that hangs must not stop the others."""
 LARGE = 2**30
 """Bytes of inputs from which on a problem compiles without them until it has the device for itself."""
-TIMED, LEAST_BATCHES = 2.0, 3
-"""Seconds of a problem's measurements, and batches of each side that are measured in any case."""
+TIMED, LEAST_BATCHES, SHORT = 2.0, 3, 4
+"""Seconds of a problem's measurements; batches of each side that are measured in any case; how many times as many
+batches as planned fast problems have: others compile on the device, which disturbs some batches."""
 _PIECE = 2**26  # elements that are compared at a time
 _PR_SET_PDEATHSIG = 1
 
@@ -161,7 +162,7 @@ def _figures(module: Any, original: Any, sides: dict[str, Callable[..., Any]], b
     start = perf_counter()
     in_turns(runs, 1)
     turn = perf_counter() - start
-    return row | in_turns(runs, max(LEAST_BATCHES, min(batches, int(TIMED / turn))))
+    return row | in_turns(runs, max(LEAST_BATCHES, min(SHORT * batches, int(TIMED / turn))))
 
 
 def _slowest(report: Any) -> list[str]:
