@@ -27,7 +27,6 @@ PARTS = (
     aten.native_group_norm_backward,
     aten._native_batch_norm_legit,
     aten._native_batch_norm_legit_functional,
-    aten._native_batch_norm_legit_no_training,
     aten._batch_norm_with_update_functional,
     aten.native_batch_norm,
     aten.native_batch_norm_backward,
@@ -259,6 +258,18 @@ def _group_norm(
     return made, *(v.reshape(images, groups).to(x.dtype) for v in (mean, inverse))
 
 
+def _batch_norm_with_statistics(
+    x: Any, weight: Any, bias: Any, mean: Any, variance: Any, momentum: float, eps: float
+) -> tuple[Any, Any, Any]:
+    """Decompose a batch norm whose statistics are given into a factor and a summand for each channel."""
+    factor = torch.rsqrt(variance + eps)
+    factor = factor if weight is None else factor * weight
+    summand = -mean * factor if bias is None else bias - mean * factor
+    shape = (1, -1, *(1,) * (x.dim() - 2))
+    made = _wide(x) * factor.reshape(shape) + summand.reshape(shape)
+    return made.to(x.dtype), x.new_empty((0,)), x.new_empty((0,))
+
+
 def _product(a: Any, b: Any) -> Any:
     """Decompose a product with one row or column into a sum. Lay out the factors of other products by `_by_rows`."""
     if a.shape[0] != 1 and b.shape[1] != 1:
@@ -394,6 +405,7 @@ OWN: dict[Any, Callable[..., Any]] = {
     aten._softmax.default: _softmax(False),
     aten._log_softmax.default: _softmax(True),
     aten.native_group_norm.default: _group_norm,
+    aten._native_batch_norm_legit_no_training.default: _batch_norm_with_statistics,
     aten.mm.default: _product,
     aten.bmm.default: _batched_product,
     aten.addmm.default: _added_product,

@@ -27,6 +27,7 @@ class ProductEmitter(Emitter):
         super().__init__(group, layout, plain)
         self.product = tile
         self.factors = {p.use: p for p in layout.reads if p.use}
+        self.vectors = sum(not p.use and tile.columns in p.axes for p in layout.reads)
 
     def body(self) -> list[str]:
         """Return the statements after the specifications."""
@@ -108,6 +109,17 @@ class ProductEmitter(Emitter):
         if value[0] is self.group.product and value not in self.block:
             self.block[value] = self.out.bind(self.finished(value[0]))
         return super().value(value)
+
+    def is_inner(self, value: Value) -> bool:
+        """Return True for a value that becomes part of the text of its only reader.
+
+        Where several vectors along the columns follow a product, each has a statement of its own: in one text they
+        would all be in registers at a time."""
+        return super().is_inner(value) and not (self.vectors > 1 and self.reads_vector(value[0]))
+
+    def reads_vector(self, node: Any) -> bool:
+        """Return True for an operator that reads a tensor of another kernel."""
+        return any(v not in self.group.space and not capture.is_constant(v[0]) for v in capture.inputs(node))
 
     def finished(self, node: Any) -> str:
         """Return the product plus the operands that the operator adds to it."""

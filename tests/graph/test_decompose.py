@@ -70,6 +70,12 @@ CASES: dict[str, Callable[[], None]] = {
     "softmax of masked rows": lambda: agree(aten._softmax.default, masked(), 1, False),
     "logarithm of softmax": lambda: agree(aten._log_softmax.default, image(3, 5 * 8192), 1, False),
     "group norm": lambda: agree(aten.native_group_norm.default, image(2, 6, 5), image(6), image(6), 2, 6, 5, 3, 1e-5),
+    "batch norm": lambda: agree(
+        aten._native_batch_norm_legit_no_training.default, image(2, 6, 5), image(6), image(6), image(6),
+        image(6).square(), 0.1, 1e-5),
+    "batch norm without parameters": lambda: agree(
+        aten._native_batch_norm_legit_no_training.default, image(2, 6, 5), None, None, image(6), image(6).square(),
+        0.1, 1e-5),
     "matrix and vector": lambda: agree(aten.mm.default, image(5, 7), image(7, 1)),
     "vector and matrix": lambda: agree(aten.mm.default, image(1, 7), image(7, 4)),
     "product": lambda: agree(aten.mm.default, image(128, 132), image(132, 128)),
