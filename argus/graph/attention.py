@@ -53,9 +53,9 @@ def _with_scale_behind(graph: torch.fx.Graph, node: Any) -> Any:
 
 
 def _unscaled(graph: torch.fx.Graph, before: torch.fx.Node, factor: Any) -> tuple[Any, float]:
-    """Return a factor without the number by which it is multiplied, behind views, and that number, or 1."""
+    """Return a factor without the number by which it is multiplied, behind views and copies, and that number, or 1."""
     views, node = [], factor
-    while node.op == "call_function" and is_view(node):
+    while node.op == "call_function" and (is_view(node) or capture.name(node) == "clone.default"):
         views.append(node)
         node = node.args[0]
     if capture.name(node) not in _SCALES or not isinstance(node.args[1], (int, float)):

@@ -35,6 +35,17 @@ def test_products_of_attention_multiply_the_16_bit_floats(dtype: Any) -> None:
     assert {row["verdict"] for row in report.rows} == {"proved"}
 
 
+def test_scales_before_copies_of_factors_are_moved_behind_the_product() -> None:
+    def scores(q: Any, k: Any) -> Any:
+        left = (q.float() * 0.5).transpose(1, 2).contiguous().flatten(0, 1)
+        right = (k.float() * 0.25).transpose(1, 2).contiguous().flatten(0, 1)
+        return torch.bmm(left, right.mT)
+
+    report = same(scores, *factors(torch.bfloat16)[:2], tolerance=2e-2)
+    assert multiplied(report) == [True]
+    assert {row["verdict"] for row in report.rows} == {"proved"}
+
+
 def test_products_of_float32_stay_products_of_float32() -> None:
     report = same(lambda q, k, v: math(q, k, v)[0], *factors(torch.float32))
     assert multiplied(report) == [False, False]
