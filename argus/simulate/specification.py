@@ -53,16 +53,7 @@ def check_spec(run: Run, stmt: Spec, complete: bool, widely: Callable[[], tuple[
     combined = _combined(run, stmt)
     if combined is not None and not (complete and output.dense):
         return
-    index = output.contents.index(np.flatnonzero((output.writes > 0) | (combined is not None)))
-    covers, part = declared_part(run, stmt.output), None
-    if covers is not None:
-        part = points(run, covers)
-        index = index[:0] if part is None else index[np.isin(index, part.index)]
-    every = covers is None and output.dense and len(index) == prod(output.shape)
-    boxes = _boxes(stmt.value, output.shape, run.params) if every else []
-    if not boxes:
-        most = max(1, _MOST_TERMS // _volume(stmt.value, run.params))
-        index = index[:: max(1, -(-len(index) // most))]
+    index, boxes, part = _checked_elements(run, stmt, combined is not None)
     if not len(index):
         return
     whole = Reference(run.tensors, run.params)
@@ -70,14 +61,7 @@ def check_spec(run: Run, stmt: Spec, complete: bool, widely: Callable[[], tuple[
     if combined is not None:
         reference = combined(reference, output.contents.initial(index).astype(np.float64))
     actual = _arrived(output, index)
-    with np.errstate(all="ignore"):
-        error = np.abs(actual - reference)
-        finite = np.isfinite(reference)
-        scale = float(np.abs(reference[finite]).max(initial=0))
-        allowed = np.where(finite, tolerance(run.kernel, stmt, np.abs(reference), scale), 0.0)
-        coarse = 4 * np.where(finite, tolerance(run.kernel, stmt, np.abs(reference), scale, _COARSE), 0.0)
-    error[(actual == reference) | (np.isnan(actual) & np.isnan(reference))] = 0
-    error[np.isnan(error)] = np.inf
+    error, allowed, coarse = _errors(run, stmt, actual, reference)
     excess = error - allowed
     differing = np.flatnonzero(excess > 0)
     if len(differing) and output.dtype.is_float:
@@ -104,6 +88,35 @@ def check_spec(run: Run, stmt: Spec, complete: bool, widely: Callable[[], tuple[
             certain=bool((error > coarse).any()),
         )
         run.log.add(violation)
+
+
+def _checked_elements(run: Run, stmt: Spec, accumulated: bool) -> tuple[Array, list[_Box], Points | None]:
+    """Return the row-major indices that are checked, the boxes that they fill, if any, and the declared part."""
+    output = run.tensors[stmt.output]
+    index = output.contents.index(np.flatnonzero((output.writes > 0) | accumulated))
+    covers, part = declared_part(run, stmt.output), None
+    if covers is not None:
+        part = points(run, covers)
+        index = index[:0] if part is None else index[np.isin(index, part.index)]
+    every = covers is None and output.dense and len(index) == prod(output.shape)
+    boxes = _boxes(stmt.value, output.shape, run.params) if every else []
+    if not boxes:
+        most = max(1, _MOST_TERMS // _volume(stmt.value, run.params))
+        index = index[:: max(1, -(-len(index) // most))]
+    return index, boxes, part
+
+
+def _errors(run: Run, stmt: Spec, actual: Array, reference: Array) -> tuple[Array, Array, Array]:
+    """Return the error of each element, the error that rounding allows, and the one that a coarser rounding allows."""
+    with np.errstate(all="ignore"):
+        error = np.abs(actual - reference)
+        finite = np.isfinite(reference)
+        scale = float(np.abs(reference[finite]).max(initial=0))
+        allowed = np.where(finite, tolerance(run.kernel, stmt, np.abs(reference), scale), 0.0)
+        coarse = 4 * np.where(finite, tolerance(run.kernel, stmt, np.abs(reference), scale, _COARSE), 0.0)
+    error[(actual == reference) | (np.isnan(actual) & np.isnan(reference))] = 0
+    error[np.isnan(error)] = np.inf
+    return error, allowed, coarse
 
 
 def _arrived(output: GlobalTensor, index: Array) -> Array:

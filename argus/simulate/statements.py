@@ -90,31 +90,6 @@ def execute(block: Block, body: tuple[Stmt, ...], frame: Frame) -> Iterator[Paus
         match stmt:
             case Barrier() | WaveBarrier():
                 yield stmt, frame
-            case For():
-                yield from _loop(block, stmt, frame)
-            case If(cond=cond, then=then, orelse=orelse):
-                step = block.step(stmt, frame, None)
-                taken = checked.value(block, cond, step, step.on)
-                yield from execute(block, then, replace(frame, active=frame.active & taken))
-                yield from execute(block, orelse, replace(frame, active=frame.active & ~taken))
-            case Copy(signal=signal) if signal is not None:
-                bulk.issue(block, stmt, signal, frame)
-            case Copy(instr=instr) if instr in BULK_STORES:
-                stores.issue(block, stmt, frame)
-            case Accumulate(instr=instr) if instr in REDUCES:
-                stores.issue(block, stmt, frame)
-            case Copy():
-                copy(block, stmt, block.step(stmt, frame, stmt.layout))
-            case Map():
-                map_(block, stmt, block.step(stmt, frame, stmt.layout))
-            case Accumulate():
-                accumulate(block, stmt, block.step(stmt, frame, stmt.layout))
-            case Mma(instr=instr) if instr in WGMMA:
-                product.issue(block, stmt, WGMMA[instr], frame)
-            case Mma():
-                multiply(block, stmt, block.step(stmt, frame, None))
-            case Hint():
-                pass
             case MbarrierWait():
                 waiting = mbarrier.begin_wait(block, stmt, frame)
                 yield waiting
@@ -123,26 +98,56 @@ def execute(block: Block, body: tuple[Stmt, ...], frame: Frame) -> Iterator[Paus
                 waiting = mbarrier.meet(block, stmt, frame)
                 yield waiting
                 mbarrier.passed(block, waiting)
-            case Watch():
-                watch.watch(block, stmt, frame)
-            case Tag():
-                assertions.tag(block, stmt, frame)
-            case AssertTags():
-                assertions.check(block, stmt, frame)
-            case Spec():
-                pass
-            case Roles():
-                raise ValueError("roles stand at the top level of a kernel")
+            case For():
+                yield from _loop(block, stmt, frame)
+            case If(cond=cond, then=then, orelse=orelse):
+                step = block.step(stmt, frame, None)
+                taken = checked.value(block, cond, step, step.on)
+                yield from execute(block, then, replace(frame, active=frame.active & taken))
+                yield from execute(block, orelse, replace(frame, active=frame.active & ~taken))
             case Programs(body=inner, turns=turns, turn=turn):
                 for number, program in enumerate(block.programs):
                     if number % turns == turn:
                         yield from execute(block, inner, replace(frame, program=program))
                     else:
                         _count_on(block, inner, replace(frame, program=program))
+            case Roles():
+                raise ValueError("roles stand at the top level of a kernel")
             case Stage() | Share() | Scan():
                 raise ValueError("a policy statement is left: lower the kernel first")
+            case Copy() | Map() | Accumulate() | Mma():
+                _move(block, stmt, frame)
+            case Watch():
+                watch.watch(block, stmt, frame)
+            case Tag():
+                assertions.tag(block, stmt, frame)
+            case AssertTags():
+                assertions.check(block, stmt, frame)
+            case Hint() | Spec():
+                pass
             case _:
                 _order(block, stmt, frame)
+
+
+def _move(block: Block, stmt: Copy | Map | Accumulate | Mma, frame: Frame) -> None:
+    """Run a statement that moves or computes data, or start it if it is asynchronous."""
+    match stmt:
+        case Copy(signal=signal) if signal is not None:
+            bulk.issue(block, stmt, signal, frame)
+        case Copy(instr=instr) if instr in BULK_STORES:
+            stores.issue(block, stmt, frame)
+        case Accumulate(instr=instr) if instr in REDUCES:
+            stores.issue(block, stmt, frame)
+        case Copy():
+            copy(block, stmt, block.step(stmt, frame, stmt.layout))
+        case Map():
+            map_(block, stmt, block.step(stmt, frame, stmt.layout))
+        case Accumulate():
+            accumulate(block, stmt, block.step(stmt, frame, stmt.layout))
+        case Mma(instr=instr) if instr in WGMMA:
+            product.issue(block, stmt, WGMMA[instr], frame)
+        case Mma():
+            multiply(block, stmt, block.step(stmt, frame, None))
 
 
 _Ordering = Union[

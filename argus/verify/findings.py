@@ -53,6 +53,11 @@ def unknown(code: str, prop: str, span: Span, message: str, help: str) -> Findin
     return Finding(code, prop, Verdict.UNKNOWN, message, span, help=help)
 
 
+def refused(code: str, span: Span, message: str, help: str) -> Finding:
+    """Make the finding of a machine rule that the kernel breaks in every launch, at no particular element."""
+    return Finding(code, "machine", Verdict.REFUTED, message, span, help=help)
+
+
 def place_of(kernel: Kernel, point: Point, site: Site | None) -> FailurePlace:
     """Return the concrete place of a sampled instance. Unconstrained sizes are 1, and unconstrained program ids 0."""
     loops = site.iterators if site is not None else ()

@@ -13,19 +13,18 @@ import numpy as np
 
 from argus.diagnostic import Verdict
 from argus.ir.expr import Const, Coord, Expr, LoopVar, Param, ProgramId, op, rewrite
-from argus.ir.instruction import BULK_LOADS, BULK_STORES, INSTRUCTIONS, MMA, REDUCES, Ends
-from argus.ir.instruction.tiled import tiled_mma
+from argus.ir.instruction import BULK_LOADS, BULK_STORES, INSTRUCTIONS, REDUCES, Ends
 from argus.ir.nodes import Access, Accumulate, Copy, Fragment, Kernel, Mma, Shared, Tensor
 from argus.ir.prefix import along
 from argus.ir.target import TARGETS
 from argus.ir.waves import in_lane_order
-from argus.layout import FragmentLayout, LayoutError
+from argus.layout import FragmentLayout
 from argus.layout.analysis import is_injective
 from argus.simulate.sizes import integer_arguments
-from argus.source import Span
 from argus.verify.checks.bounds import BoundsChecker
+from argus.verify.checks.matrix import matrix_rows, mma
 from argus.verify.checks.physical import offsets
-from argus.verify.findings import FailurePlace, Finding, place_of, unknown
+from argus.verify.findings import FailurePlace, Finding, place_of, refused, unknown
 from argus.verify.model.isl import smallest
 from argus.verify.model.program import Site
 from argus.verify.model.relations import Model
@@ -49,11 +48,6 @@ def check(bounds: BoundsChecker, model: Model, launched: Kernel) -> list[Finding
 _SHOWS_IN_DATA = ("misaligned-vector", "lds-lane-order", "matrix-row-layout", "mma-operand-layout")
 
 
-def _refuse(code: str, span: Span, message: str, help: str) -> Finding:
-    """Refuse the kernel as a whole, because it breaks a rule in every launch; there is no element to point at."""
-    return Finding(code, "machine", Verdict.REFUTED, message, span, help=help)
-
-
 # ---------------------------------------------------------------------------- budgets
 
 
@@ -65,7 +59,7 @@ def _memory(kernel: Kernel) -> list[Finding]:
         assert tile.layout is not None and tile.offset is not None
         if not is_injective(tile.layout):
             findings.append(
-                _refuse(
+                refused(
                     "shared-layout-overlaps",
                     tile.span,
                     f"the layout {tile.layout} of '{tile.name}' puts two elements at one address",
@@ -76,10 +70,10 @@ def _memory(kernel: Kernel) -> list[Finding]:
     for end, span in ends:
         if end > target.shared_bytes:
             text = f"shared memory ends at byte {end}; {target.name} gives a block {target.shared_bytes}"
-            findings.append(_refuse("shared-memory-exceeded", span, text, "use smaller tiles or fewer stages"))
+            findings.append(refused("shared-memory-exceeded", span, text, "use smaller tiles or fewer stages"))
     if kernel.num_threads > target.max_threads:
         findings.append(
-            _refuse(
+            refused(
                 "too-many-threads",
                 kernel.span,
                 f"{kernel.num_threads} threads in a block; {target.name} allows {target.max_threads}",
@@ -94,7 +88,7 @@ def _registers(kernel: Kernel) -> list[Finding]:
     largest = max(kernel.fragments, key=_words, default=None)
     if largest is not None and _words(largest) > target.registers:
         return [
-            _refuse(
+            refused(
                 "register-budget-exceeded",
                 largest.span,
                 f"'{largest.name}' alone takes {_words(largest)} registers a thread; "
@@ -121,7 +115,7 @@ def _statements(bounds: BoundsChecker) -> Iterator[tuple[Site, Finding]]:
             case Accumulate(dst=dst, shape=shape, instr=instr) if instr in REDUCES:
                 yield from ((site, f) for f in _bulk(bounds, site, dst, shape))
             case Mma():
-                yield from ((site, f) for f in _mma(bounds, site.stmt))
+                yield from ((site, f) for f in mma(bounds, site.stmt))
             case _:
                 pass
 
@@ -135,7 +129,7 @@ def _copy(bounds: BoundsChecker, site: Site, stmt: Copy) -> list[Finding]:
     row, target = INSTRUCTIONS[stmt.instr], TARGETS[kernel.target or "sm_80"]
     if not target.has(row):
         return [
-            _refuse(
+            refused(
                 "instruction-not-available",
                 stmt.span,
                 f"{target.name} has no {row.name}",
@@ -147,7 +141,7 @@ def _copy(bounds: BoundsChecker, site: Site, stmt: Copy) -> list[Finding]:
     if dtype.bits not in row.dtypes_bits or width not in row.vector_bytes:
         allowed = ", ".join(map(str, row.vector_bytes))
         return [
-            _refuse(
+            refused(
                 "vector-width",
                 stmt.span,
                 f"{row.name} moves {allowed} bytes of {'/'.join(map(str, row.dtypes_bits))}-bit elements at a time; "
@@ -159,7 +153,7 @@ def _copy(bounds: BoundsChecker, site: Site, stmt: Copy) -> list[Finding]:
     for access in (stmt.src, stmt.dst):
         obj = kernel.object(access.obj)
         if isinstance(obj, Shared) and row.collective:
-            findings += _matrix_rows(site, stmt, access, obj)
+            findings += matrix_rows(site, stmt, access, obj)
         elif isinstance(obj, Shared) and row.in_lane_order:
             findings += _lanes(bounds, site, stmt, access, obj)
         elif isinstance(obj, Shared) and stmt.vector > 1:
@@ -199,7 +193,7 @@ def _global_vector(bounds: BoundsChecker, site: Site, stmt: Copy, access: Access
     anywhere, ends_inside = row.ends is not Ends.WHOLE, row.ends is Ends.LAST
     if not unit or not dims or (tensor.alignment < vector * tensor.dtype.bytes and not anywhere):
         return [
-            _refuse(
+            refused(
                 "misaligned-vector",
                 stmt.span,
                 f"{vector}-element access of '{tensor.name}' (alignment {tensor.alignment} bytes) cannot be one vector",
@@ -223,7 +217,7 @@ def _global_vector(bounds: BoundsChecker, site: Site, stmt: Copy, access: Access
         goals.append(solver.integer(access.index[unit[0]]) % vector == 0)
     elif (found := along(stmt.mask, dim, row.ends)) is None:
         text = f"the mask of the {vector}-element vectors of '{tensor.name}' is no bound of the place along them"
-        return [_refuse("misaligned-vector", stmt.span, text, "mask by `index < n` alone, or move single elements")]
+        return [refused("misaligned-vector", stmt.span, text, "mask by `index < n` alone, or move single elements")]
     elif ends_inside and found.place is not None and found.bound is not None:
         left = solver.integer(found.bound) - solver.integer(found.place)  # So many elements may be read as whole words.
         end = solver.integer(tensor.shape[unit[0]]) - solver.integer(access.index[unit[0]])
@@ -271,7 +265,7 @@ def _shared_vector(site: Site, stmt: Copy, access: Access, tile: Shared) -> list
     if together and aligned:
         return []
     return [
-        _refuse(
+        refused(
             "misaligned-vector",
             stmt.span,
             f"the {stmt.vector}-element vectors of shared tile '{tile.name}' are not contiguous and aligned "
@@ -313,113 +307,5 @@ def _lanes(bounds: BoundsChecker, site: Site, stmt: Copy, access: Access, tile: 
     first = found[..., :: stmt.vector] * tile.dtype.bytes + tile.offset
     if not in_lane_order(first, bounds.kernel.warp_size).all():
         text = f"the lanes of {stmt.instr} write consecutive bytes, but those of '{tile.name}' in {tile.layout} are not"
-        findings.append(_refuse("lds-lane-order", stmt.span, text, help))
+        findings.append(refused("lds-lane-order", stmt.span, text, help))
     return findings
-
-
-def _matrix_rows(site: Site, stmt: Copy, access: Access, tile: Shared) -> list[Finding]:
-    """Check that ldmatrix and stmatrix use rows of 16 aligned bytes, spread over lanes as their document says."""
-    found = offsets(site, access, tile)
-    layout = stmt.layout
-    assert layout is not None and tile.offset is not None
-    if found is None:
-        return [
-            unknown(
-                "vector-unknown",
-                "machine",
-                stmt.span,
-                f"cannot tell the rows of '{tile.name}' that {stmt.instr} reads",
-                "use constant tile indices",
-            )
-        ]
-    trans = INSTRUCTIONS[stmt.instr or ""].transposed
-    per_lane = 4 // tile.dtype.bytes  # one matrix gives a lane 4 bytes
-    byte = found * tile.dtype.bytes + tile.offset
-    # [..., warp, lane // 4, lane % 4, matrix, element of the lane]
-    lanes = byte.reshape(*byte.shape[:-2], -1, 8, 4, byte.shape[-1] // per_lane, per_lane)
-    if trans:  # lane // 4 is the column; all columns of a row start from one address
-        start = lanes - (np.arange(8) * tile.dtype.bytes)[:, None, None, None]
-        one_row = bool((start == start[..., :1, :, :, :]).all())
-    else:  # lane // 4 is the row; lane % 4 and the element walk along it
-        start = lanes - (np.arange(4) * 4)[:, None, None] - np.arange(per_lane) * tile.dtype.bytes
-        one_row = bool((start == start[..., :1, :, :1]).all())
-    ok = one_row and bool((start % 16 == 0).all())
-    if ok:
-        return []
-    return [
-        _refuse(
-            "matrix-row-layout",
-            stmt.span,
-            f"{stmt.instr} needs rows of 16 contiguous, aligned bytes and its own spread over lanes; "
-            f"'{tile.name}' with layout {tile.layout} and registers {layout} is not that",
-            "use the layouts of al.tiled_mma and a swizzle that keeps 16-byte rows whole",
-        )
-    ]
-
-
-def _mma(bounds: BoundsChecker, stmt: Mma) -> list[Finding]:
-    """Check that the operands' registers are exactly those that the instruction reads."""
-    kernel = bounds.kernel
-    target = TARGETS[kernel.target or "sm_80"]
-    if stmt.instr not in MMA or stmt.warps is None:
-        return []  # wgmma takes descriptors of one fixed form: a rule of well-formed IR
-    row = MMA[stmt.instr]
-    if not target.has(row):
-        return [
-            _refuse(
-                "instruction-not-available",
-                stmt.span,
-                f"{target.name} has no {row.name}",
-                f"{row.name} needs {' or '.join(row.architectures)}",
-            )
-        ]
-    try:
-        tiled = tiled_mma(row, stmt.shape, stmt.warps)
-    except LayoutError as error:
-        return [_refuse("mma-shape", stmt.span, str(error), "choose other tile sizes or warps")]
-    findings = []
-    for what, access, layout, dims, dtypes in (
-        ("a", stmt.a, tiled.a, (0, 2), row.operands),
-        ("b", stmt.b, tiled.b, (1, 2), row.operands),
-        ("d", stmt.d, tiled.c, (0, 1), (row.accumulator,)),
-    ):
-        obj = kernel.object(access.obj)
-        if not isinstance(obj, Fragment) or obj.layout is None or not _same_registers(obj.layout, layout):
-            findings.append(
-                _refuse(
-                    "mma-operand-layout",
-                    stmt.span,
-                    f"operand {what} ('{access.obj}') is not laid out as {row.name} reads it",
-                    f"give it the layout {layout}",
-                )
-            )
-        elif access.index != tuple(Coord(d) for d in dims):
-            findings.append(
-                unknown(
-                    "mma-operand-index",
-                    "machine",
-                    stmt.span,
-                    f"operand {what} ('{access.obj}') is not indexed by the tile's own coordinates",
-                    "give the instruction whole register tiles",
-                )
-            )
-        elif obj.dtype not in dtypes:
-            findings.append(
-                _refuse(
-                    "mma-operand-dtype",
-                    stmt.span,
-                    f"operand {what} ('{access.obj}') is {obj.dtype}; {row.name} takes {', '.join(map(str, dtypes))}",
-                    "convert it, or choose another instruction",
-                )
-            )
-    operands = {kernel.object(a.obj).dtype for a in (stmt.a, stmt.b)}
-    if len(operands) > 1 and not findings and row.operands[0].bits != 8:
-        findings.append(
-            _refuse("mma-operand-dtype", stmt.span, "the two operands have different dtypes", "convert one of them")
-        )
-    return findings
-
-
-def _same_registers(a: FragmentLayout, b: FragmentLayout) -> bool:
-    """Return True if two layouts have the same element in every register of every thread."""
-    return a.shape == b.shape and bool(np.array_equal(a.coordinates(), b.coordinates()))
