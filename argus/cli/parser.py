@@ -65,8 +65,8 @@ def _check(sub: Parser) -> None:
     form.add_argument("--sarif", action="store_true", help="print a SARIF 2.1 log")
     sub.add_argument("--exact", action="store_true",
                      help="prove each property of the kernel itself, on no simpler form of it; slower")  # fmt: skip
-    sub.add_argument("--second-opinion", action="store_true",
-                     help="check answers of ISL with Z3, and the reverse; exit code 4 if they differ; slower")  # fmt: skip
+    opinion = "check answers of ISL with Z3, and the reverse; exit code 4 if they differ; slower"
+    sub.add_argument("--second-opinion", action="store_true", help=opinion)
     _limit(sub)
     _accept(sub)
     _constants(sub)

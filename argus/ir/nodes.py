@@ -1,5 +1,5 @@
-"""The IR: memory objects, statements and kernels. Ordering statements are in `ordering`, tags and specifications in
-`tags`.
+"""The IR: statements that compute and control, and kernels. Other nodes are in `objects`, `copies`, `policies`,
+`ordering` and `tags`.
 
 A kernel is an imperative block program. Every statement is executed by all threads of a block that reach it, over a
 *domain*, a box of element coordinates `shape`. Two stages share these nodes:
@@ -20,9 +20,9 @@ from typing import ClassVar, Union
 
 from argus.diagnostic import Diagnostic
 from argus.ir.contract import Arranged, Assume, Covers, InRange, Invariant, Precondition, Requires
-from argus.ir.expr import Const, Expr, ProgramId
+from argus.ir.copies import COPIES, BulkCopy, Copy, Signal, ThreadCopy
+from argus.ir.expr import Expr, ProgramId
 from argus.ir.objects import (
-    IN_GLOBAL,
     IN_REGISTERS,
     IN_REGISTERS_OR_GLOBAL,
     IN_REGISTERS_OR_SHARED,
@@ -58,6 +58,7 @@ from argus.ir.ordering import (
     WaveBarrier,
     WaveStep,
 )
+from argus.ir.policies import Scan, Scanned, Share, Stage
 from argus.ir.statement import CONDITION, Statement
 from argus.ir.tags import (
     AssertTags,
@@ -81,112 +82,18 @@ from argus.layout import FragmentLayout
 from argus.source import Span, span_field
 
 __all__ = [
-    "Access", "Accumulate", "Among", "Arranged", "AssertTags", "Assume", "Asynchronous", "Barrier", "BarrierArrive",
-    "BarrierSync", "BulkCommit", "BulkCopy", "BulkWait", "CommitGroup", "Copy", "Counter", "Covers", "DataValue",
-    "DeviceAssert", "DevicePrint", "For", "Fragment", "Hint", "If", "InRange", "Invariant", "Kernel", "Map", "Mbarrier",
-    "MbarrierArrive", "MbarrierExpect", "MbarrierFence", "MbarrierInit", "MbarrierWait", "MemoryObject", "Mma",
-    "MmaCommit", "MmaFence", "MmaWait", "Once", "Precondition", "Programs", "ProxyFence", "Requires", "Role", "Roles",
-    "Scalar", "Scan", "Scanned", "Share", "Shared", "Signal", "Spec", "SpecOp", "SpecReduce", "SpecSoftmax", "SpecTerm",
-    "Stage", "Stmt", "Tag", "TagCondition", "TagEqual", "TagField", "TagTerm", "TagTuple", "Tensor", "ThreadCopy",
-    "WaitCounts", "WaitGroup", "Watch", "WaveBarrier", "WaveStep",
+    "COPIES", "Access", "Accumulate", "Among", "Arranged", "AssertTags", "Assume", "Asynchronous", "Barrier",
+    "BarrierArrive", "BarrierSync", "BulkCommit", "BulkCopy", "BulkWait", "CommitGroup", "Copy", "Counter", "Covers",
+    "DataValue", "DeviceAssert", "DevicePrint", "For", "Fragment", "Hint", "If", "InRange", "Invariant", "Kernel",
+    "Map", "Mbarrier", "MbarrierArrive", "MbarrierExpect", "MbarrierFence", "MbarrierInit", "MbarrierWait",
+    "MemoryObject", "Mma", "MmaCommit", "MmaFence", "MmaWait", "Once", "Precondition", "Programs", "ProxyFence",
+    "Requires", "Role", "Roles", "Scalar", "Scan", "Scanned", "Share", "Shared", "Signal", "Spec", "SpecOp",
+    "SpecReduce", "SpecSoftmax", "SpecTerm", "Stage", "Stmt", "Tag", "TagCondition", "TagEqual", "TagField", "TagTerm",
+    "TagTuple", "Tensor", "ThreadCopy", "WaitCounts", "WaitGroup", "Watch", "WaveBarrier", "WaveStep",
 ]  # fmt: skip
-"""All nodes, including those of `ordering` and `tags`. Other modules import them from here."""
+"""All nodes, including those of other modules of this folder. Users of the IR import them from here."""
 
 # ---------------------------------------------------------------------------- statements
-
-
-@dataclass(frozen=True, slots=True)
-class Signal:
-    """Completion on mbarrier `barrier[index]`, which counts the bytes of a bulk copy (complete_tx)."""
-
-    FORM: ClassVar[str] = "signal {barrier}[{index}]"
-    barrier: str
-    index: Expr
-
-
-@dataclass(frozen=True, slots=True)
-class Copy(Statement):
-    """The assignment `dst[...] = src[...]` for every element of `shape` under `mask`, between any two spaces, with the
-    same dtype.
-
-    Where `mask` is false, a fragment or shared destination gets `other` (None: keeps its old value), and a global
-    destination is left unchanged. `instr` is a row of the instruction table. The row says who moves the data
-    (`Mechanism`), when the copy is complete (`Order`), and everything else that is particular to the instruction.
-
-    Every copy is a `ThreadCopy` or a `BulkCopy`. This class has the fields that both share.
-    """
-
-    dst: Access
-    src: Access
-    shape: tuple[int, ...]
-    mask: Expr | None = field(default=None, metadata=CONDITION)
-    other: Const | None = None
-
-    @property
-    def layout(self) -> FragmentLayout | None:
-        """The layout that gives each element its thread. None while it is open, and for copies that no thread carries
-        out."""
-        return None
-
-    @property
-    def vector(self) -> int:
-        """The number of consecutive value digits that one access moves."""
-        return 1
-
-    @property
-    def instr(self) -> str | None:
-        """The instruction's name; None if it is still open."""
-        return None
-
-    @property
-    def signal(self) -> Signal | None:
-        """The mbarrier that counts the bytes of the copy."""
-        return None
-
-
-@dataclass(frozen=True, slots=True)
-class ThreadCopy(Copy):
-    """A copy in which each thread moves its own elements: by loads and stores, matrix moves, or asynchronous copies.
-
-    `layout` spreads the elements over threads, and one access moves `vector` consecutive value digits. Only the primary
-    holder of each element writes a destination in memory. In tile IR, `layout` and `instr` may be open.
-    """
-
-    FORM: ClassVar[str] = (
-        "copy {dst} <- {src} shape {shape}(? if {mask})(? else {other})(? layout {layout})(? via {instr})"
-        "(? vector {vector})"
-    )
-    layout: FragmentLayout | None = None
-    instr: str | None = None
-    vector: int = 1
-
-
-@dataclass(frozen=True, slots=True)
-class BulkCopy(Copy):
-    """A copy of a box between a tensor and a shared tile. One thread of the executing role hands it to the copy engine.
-
-    Every index of the tensor is its value at the origin plus the `Coord` of its dimension, or one place for the whole
-    box. `mask` is exactly "inside the tensor".
-
-    A load sets `signal`. Its `other` is 0 if there is a mask, as the copy engine fills elements beyond the edges with
-    0, and all of the box's bytes are counted. A multicast delivers the box to this place in every block of the cluster,
-    or of those `among` it, and its bytes count on the `signal` of each. `once` is a hint on loads, which changes no
-    value and no order: nothing else reads the elements soon, so they are the first to leave the L2 cache.
-
-    A store has no `signal` and no `other`. Thread 0 of the role issues it, and `BulkWait` says when it is complete.
-    """
-
-    FORM: ClassVar[str] = (
-        "copy {dst} <~ {src} shape {shape}(? if {mask})(? else {other}) via {instr}(? {signal})(?once: once)(? {among})"
-    )
-    instr: str = ""
-    signal: Signal | None = None
-    once: bool = False
-    among: Among | None = None
-
-
-COPIES: tuple[type[Copy], ...] = (ThreadCopy, BulkCopy)
-"""All kinds of copies."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,37 +139,6 @@ class Accumulate(Statement):
     layout: FragmentLayout | None = None
     scope: str | None = None
     instr: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Scanned:
-    """One tile of a scan: `result[c] = combine`, computed from the results at the preceding element and from the
-    operands.
-
-    In `combine`, an `Elem` of a result stands for its element before c, and an `Elem` of an operand for its element at
-    c.
-    """
-
-    FORM: ClassVar[str] = "of {operand} to {result} = {combine}"
-    operand: Access = field(metadata=IN_REGISTERS)
-    result: Access = field(metadata=IN_REGISTERS)
-    combine: Expr
-
-
-@dataclass(frozen=True, slots=True)
-class Scan(Statement):
-    """Policy: a scan of all these register tiles together along `axis`. The first element of a result is the operand's.
-
-    With `reverse`, the scan runs from the last element to the first. The combination is associative, so parts may be
-    combined first: a pass spreads the work over registers, lanes and warps (`argus.passes.scan`).
-    """
-
-    FORM: ClassVar[str] = "scan axis {axis}(?reverse: reverse) shape {shape}(? layout {layout})(? {tiles})"
-    axis: int
-    shape: tuple[int, ...]
-    reverse: bool = False
-    layout: FragmentLayout | None = None
-    tiles: tuple[Scanned, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,32 +211,6 @@ class Programs(Statement):
     body: tuple[Stmt, ...]
     turns: int = 1
     turn: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Stage(Statement):
-    """Policy: copy a part of a global tensor into the shared tile `dst` and make it visible to the whole block.
-
-    `once` is a hint that the copy engine uses: nothing else reads these elements soon.
-    """
-
-    FORM: ClassVar[str] = "stage {dst} <- {src} shape {shape}(? if {mask})(? else {other})(?once: once)"
-    dst: str
-    src: Access = field(metadata=IN_GLOBAL)
-    shape: tuple[int, ...]
-    mask: Expr | None = field(default=None, metadata=CONDITION)
-    other: Const | None = None
-    once: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Share(Statement):
-    """Policy: copy a register tile into the shared tile `dst` and make it visible to the whole block, or role."""
-
-    FORM: ClassVar[str] = "share {dst} <- {src} shape {shape}"
-    dst: str
-    src: Access = field(metadata=IN_REGISTERS)
-    shape: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
