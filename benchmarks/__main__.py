@@ -76,6 +76,12 @@ def main() -> int:
                     arguments.count, arguments.seed, arguments.steps, arguments.limit, arguments.folder
                 )
                 results = repairs.run(repaired, arguments.jobs, arguments.seconds)
+            case "stitched":
+                from benchmarks import stitched
+
+                levels = tuple(map(int, arguments.levels.split(",")))
+                results = stitched.run(arguments.root, arguments.folder, levels, arguments.only or (), arguments.every,
+                                       arguments.attempts, arguments.seconds)  # fmt: skip
             case "invariants":
                 from benchmarks import invariants
 
@@ -209,13 +215,23 @@ def _parser() -> argparse.ArgumentParser:
     repairs.add_argument("--jobs", type=int, default=1, help="processes")
     repairs.add_argument("--seconds", type=float, default=3600.0, metavar="S", help="begin no mutant after so long")
     repairs.add_argument("--folder", type=Path, default=Path("build/repairs"), help="results by mutant are kept there")
-    stated = commands.add_parser("invariants", help="mutants that synthesised invariants catch, beside the authors'")
-    stated.add_argument("--seed", type=int, default=1, help="which mutants are drawn")
-    stated.add_argument("--count", type=int, default=24, help="how many of each kernel")
-    stated.add_argument("--limit", type=float, default=60.0, metavar="S", help="seconds that a proof may take")
-    stated.add_argument("--jobs", type=int, default=1, help="processes")
-    stated.add_argument("--seconds", type=float, default=3600.0, metavar="S", help="begin no mutant after so long")
-    stated.add_argument("--folder", type=Path, default=Path("build/invariants"), help="results are kept there")
+    stitching = commands.add_parser("stitched", help="KernelBench through `argus optimize reference.py`")
+    stitching.add_argument(
+        "--root", type=Path, required=True, metavar="DIR", help="the folder with level1, level2, level3"
+    )
+    stitching.add_argument("--levels", default="1,2,3", help="which levels")
+    stitching.add_argument("--only", action="append", metavar="TEXT", help='problems that begin so, as "1/23_"; repeat')
+    stitching.add_argument("--every", type=int, default=10, metavar="N", help="one of so many problems")
+    stitching.add_argument("--attempts", type=int, default=3, help="other numbers that are tried for a kernel")
+    stitching.add_argument("--seconds", type=float, default=3600.0, metavar="S", help="begin no problem after so long")
+    stitching.add_argument("--folder", type=Path, default=Path("build/stitched"), help="the runs are kept there")
+    annotated = commands.add_parser("invariants", help="mutants that synthesised invariants catch, beside the authors'")
+    annotated.add_argument("--seed", type=int, default=1, help="which mutants are drawn")
+    annotated.add_argument("--count", type=int, default=24, help="how many of each kernel")
+    annotated.add_argument("--limit", type=float, default=60.0, metavar="S", help="seconds that a proof may take")
+    annotated.add_argument("--jobs", type=int, default=1, help="processes")
+    annotated.add_argument("--seconds", type=float, default=3600.0, metavar="S", help="begin no mutant after so long")
+    annotated.add_argument("--folder", type=Path, default=Path("build/invariants"), help="results are kept there")
     bench = commands.add_parser("kernelbench", help="models of KernelBench beside eager and torch.compile")
     bench.add_argument("--root", type=Path, required=True, metavar="DIR", help="the folder with level1, level2, level3")
     bench.add_argument("--levels", default="1,2,3", help="which levels")
@@ -253,7 +269,8 @@ def _parser() -> argparse.ArgumentParser:
         trust,
         agents,
         repairs,
-        stated,
+        annotated,
+        stitching,
         bench,
         whole,
     ):

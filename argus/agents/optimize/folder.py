@@ -107,8 +107,11 @@ class Folder:
         self.write("state.json", json.dumps({"schema": SCHEMA, **asdict(state)}, indent=1))
 
     def write(self, name: str, text: str) -> None:
-        """Write a file completely, or leave the old one."""
-        write_whole(self.path / name, text.encode(), durable=True)
+        """Write a file completely, or leave the old one. Raises `ArgusError` if the disk takes no more."""
+        try:
+            write_whole(self.path / name, text.encode(), durable=True)
+        except OSError as error:
+            raise self._full(error) from error
 
     def text(self, number: int) -> str:
         """Return the text of a candidate."""
@@ -127,5 +130,13 @@ class Folder:
     def log(self, line: str) -> None:
         """Append a line to the log. Line breaks in it are escaped, so that no text can forge a line."""
         escaped = line.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
-        with (self.path / "log.txt").open("a", encoding="utf-8") as file:
-            file.write(f"{time.strftime('%H:%M:%S')} {escaped}\n")
+        try:
+            with (self.path / "log.txt").open("a", encoding="utf-8") as file:
+                file.write(f"{time.strftime('%H:%M:%S')} {escaped}\n")
+        except OSError as error:
+            raise self._full(error) from error
+
+    def _full(self, error: OSError) -> ArgusError:
+        message = f"`{self.path}` cannot be written: {error.strerror or error}"
+        help = "what was found so far is kept; make room, and give the same command again"
+        return ArgusError(Diagnostic("bad-option", message, property="input", help=help))

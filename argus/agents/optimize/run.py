@@ -304,7 +304,25 @@ class Run:
             if said:
                 trial.us, trial.refused, trial.reason, trial.code = None, "compare", said, "different-result"
         except (WorkerLost, RuntimeError) as error:
+            self._insist_on_device(error)
             trial.us, trial.refused, trial.reason, trial.code = None, "run", str(error), "kernel-failed"
+
+    def _insist_on_device(self, error: Exception) -> None:
+        """Raise `ArgusError` if the best kernel, which ran before, fails as well: then the device is to blame.
+
+        The candidate is not recorded, so the next run tries it again.
+        """
+        if not self.state.trials:
+            return
+        text = self.folder.text(self.state.best)
+        try:
+            self._timer.close()
+            self._asked_timer(self._timer, "build", text)
+            self._time(text)
+        except (WorkerLost, RuntimeError):
+            message = f"the device no longer runs a kernel that it ran before: {error}"
+            help = "what was found so far is kept; when the device is back, give the same command again"
+            raise ArgusError(Diagnostic("kernel-failed", message, property="input", help=help)) from error
 
     @property
     def _device(self) -> str:
