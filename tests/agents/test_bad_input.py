@@ -1,4 +1,4 @@
-"""What goes wrong around a run: a full disk, a device that disappears, an interruption. Nothing that is found is lost."""
+"""What goes wrong around a run: a full disk, a lost device, an interruption. Nothing that was found is lost."""
 
 from __future__ import annotations
 
