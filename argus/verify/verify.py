@@ -34,13 +34,16 @@ from argus.verify.reductions.joined import joined
 from argus.verify.reductions.named import Named, named
 from argus.verify.report import Report, Timing, verdict_of, with_opinions
 from argus.verify.search import Trial, search
-from argus.verify.witness import Replays, to_diagnostic
+from argus.verify.witness import Replays, diagnostics, refuted_by_rings, to_diagnostic
 from argus.work import LIMIT_S, STEPS_PER_SECOND, Work
 
 T = TypeVar("T")
 
 REPLAY = 3 * STEPS_PER_SECOND
 """The least number of steps for replaying refutations, even if the proofs have used up the limit."""
+
+REPLAYED = 2
+"""The share of the limit that replays of refutations may take, as a divisor."""
 
 SEARCHED = 4
 """The share of the limit that a search at small sizes may take at the end, as a divisor: an answer should be prompt."""
@@ -51,9 +54,7 @@ FIRST = 4 * STEPS_PER_SECOND
 _NOT_TRIED = Note("not all small sizes were tried in the simulator: the limit of work was reached; raise --limit")
 
 
-def verify(
-    kernel: Kernel, limit_s: float = LIMIT_S, *, exact: bool = False, second_opinion: bool = False
-) -> Report:
+def verify(kernel: Kernel, limit_s: float = LIMIT_S, *, exact: bool = False, second_opinion: bool = False) -> Report:
     """Prove every property of an explicit kernel, or report refuted properties with a witness, and unknown ones.
 
     `exact`: prove every property on the kernel itself, never on a simpler form of it (docs/soundness.md, "Proofs on a
@@ -93,22 +94,24 @@ def _verify(kernel: Kernel, limit_s: float, exact: bool) -> Report:
         replays = Replays(kernel, run.work)
         raise SourceError(*(to_diagnostic(replays, f) for f in refused))
     started = time.monotonic()
-    work = Work(max(run.work.left, REPLAY))
+    work = Work(max(min(run.work.left, Work.of_seconds(limit_s / REPLAYED).left), REPLAY))
     replays = Replays(kernel, work)
-    diagnostics = (*(to_diagnostic(replays, f) for f in _distinct(findings)), *kernel.remarks)
-    if verdict_of(diagnostics) is Verdict.UNKNOWN:
-        values = any(d.property == "tags" and d.verdict is Verdict.UNKNOWN for d in diagnostics)
+    findings = _distinct(findings)
+    found = (*diagnostics(replays, findings), *kernel.remarks)
+    if verdict_of(found) is Verdict.UNKNOWN:
+        values = any(d.property == "tags" and d.verdict is Verdict.UNKNOWN for d in found)
         tried = run.tried
         if tried is None or not tried.settles(values):
             tried = search(kernel, values, Work(max(min(work.left, Work.of_seconds(limit_s / SEARCHED).left), REPLAY)))
-        if tried.found is not None:
-            diagnostics = (tried.found, *diagnostics)
+        refuted = tried.found or refuted_by_rings(replays, findings)
+        if refuted is not None:
+            found = (refuted, *found)
         elif not tried.complete:
-            diagnostics = tuple(replace(d, notes=(*d.notes, _NOT_TRIED)) if d.verdict else d for d in diagnostics)
+            found = tuple(replace(d, notes=(*d.notes, _NOT_TRIED)) if d.verdict else d for d in found)
     run.timings.append(Timing("witness", "simulator", time.monotonic() - started))
     seconds = time.monotonic() - run.started
     assumptions = tuple(f"{print_expr(p.cond)} ({p.reason})" for p in kernel.preconditions if isinstance(p, Assume))
-    return Report(kernel.name, verdict_of(diagnostics), diagnostics, assumptions, seconds, tuple(run.timings))
+    return Report(kernel.name, verdict_of(found), found, assumptions, seconds, tuple(run.timings))
 
 
 class _Run:

@@ -6,7 +6,9 @@ blocks. A refutation that it does not confirm is reported as unknown, never as r
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from argus.diagnostic import Diagnostic, Severity, Verdict, Witness
@@ -45,15 +47,51 @@ class Replays:
         self, place: FailurePlace, blocks: list[tuple[int, ...]] | None, tags: bool
     ) -> tuple[Violation, ...] | NotReplayable:
         try:
-            return replay(
-                self.kernel, place.sizes, blocks, tags=tags, iterations=REPLAY_ITERATIONS, work=self._work
-            )
+            return replay(self.kernel, place.sizes, blocks, tags=tags, iterations=REPLAY_ITERATIONS, work=self._work)
         except NotReplayable as error:
             return error
 
 
-def to_diagnostic(replays: Replays, finding: Finding) -> Diagnostic:
-    """Convert a finding to a diagnostic. A refutation gets its replayed witness.
+def diagnostics(replays: Replays, findings: Sequence[Finding]) -> list[Diagnostic]:
+    """Convert findings to diagnostics. Each candidate is replayed at its own sizes.
+
+    If that does not confirm it, and the kernel has roles, it is replayed with loops that go round every ring.
+    """
+    found = []
+    for finding in findings:
+        diagnostic = to_diagnostic(replays, finding)
+        if diagnostic.verdict is Verdict.UNKNOWN:
+            sizes = next(_rings(replays.kernel, finding), None)
+            again = diagnostic if sizes is None else _at(replays, finding, sizes)
+            diagnostic = again if again.verdict is Verdict.REFUTED else diagnostic
+        found.append(diagnostic)
+    return found
+
+
+def refuted_by_rings(replays: Replays, findings: Sequence[Finding]) -> Diagnostic | None:
+    """Replay candidates with all sizes large enough to go round every ring. Return the first that this confirms."""
+    for finding in findings:
+        for sizes in islice(_rings(replays.kernel, finding), 1, None):
+            found = _at(replays, finding, sizes)
+            if found.verdict is Verdict.REFUTED:
+                return found
+    return None
+
+
+def _rings(kernel: Kernel, finding: Finding) -> Iterator[dict[str, int]]:
+    """Yield sizes with which a candidate's loops go round every ring; none if the kernel has no roles."""
+    candidate = finding.severity is not Severity.WARNING and finding.verdict is Verdict.REFUTED
+    if candidate and finding.place is not None and any(isinstance(s, Roles) for s in kernel.body):
+        yield from longer(kernel, finding.place.sizes, RING_SIZE)
+
+
+def _at(replays: Replays, finding: Finding, sizes: dict[str, int]) -> Diagnostic:
+    assert finding.place is not None
+    return to_diagnostic(replays, finding, replace(finding.place, sizes=sizes))
+
+
+def to_diagnostic(replays: Replays, finding: Finding, place: FailurePlace | None = None) -> Diagnostic:
+    """Convert a finding to a diagnostic. A refutation gets its witness, replayed at `place` or else at its own place.
 
     It becomes unknown if the replay does not confirm it, or takes more than the replays' work.
     """
@@ -72,14 +110,12 @@ def to_diagnostic(replays: Replays, finding: Finding) -> Diagnostic:
         return replace(plain, verdict=None)
     if finding.verdict is not Verdict.REFUTED or finding.place is None:
         return replace(plain, witness=finding.witness)
-    place, violation, reason = finding.place, None, "the simulator did not find it at the sizes of the candidate"
-    for place in _candidates(replays.kernel, finding.place):
-        try:
-            violation = confirm(replays, finding, place)
-        except NotReplayable as error:
-            reason = f"the candidate cannot be replayed: {error}"
-        if violation is not None:
-            break
+    violation, reason = None, "the simulator did not find it at the sizes of the candidate"
+    place = place or finding.place
+    try:
+        violation = confirm(replays, finding, place)
+    except NotReplayable as error:
+        reason = f"the candidate cannot be replayed: {error}"
     if violation is None:
         sizes = ", ".join(f"{n}={v}" for n, v in finding.place.sizes.items())
         return replace(
@@ -90,14 +126,6 @@ def to_diagnostic(replays: Replays, finding: Finding) -> Diagnostic:
             f"{list(finding.place.block)}) was found, but {reason}",
         )
     return replace(plain, witness=witness(replays.kernel, place, violation, finding))
-
-
-def _candidates(kernel: Kernel, place: FailurePlace) -> list[FailurePlace]:
-    """Return the sizes and places to replay: the smallest ones, and for kernels with roles some with enough trips to go
-    round a ring."""
-    if not any(isinstance(s, Roles) for s in kernel.body):
-        return [place]
-    return [place, *(replace(place, sizes=sizes) for sizes in longer(kernel, place.sizes, RING_SIZE))]
 
 
 def confirm(replays: Replays, finding: Finding, place: FailurePlace) -> Violation | None:

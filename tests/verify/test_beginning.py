@@ -100,3 +100,23 @@ def test_the_next_program_may_be_another_blocks(last: str, verdict: Verdict) -> 
     assert report.verdict is verdict, report.diagnostics
     codes = [d.code for d in report.diagnostics if d.verdict is Verdict.REFUTED]
     assert codes == ([] if verdict is Verdict.PROVED else ["unfinished-copy"])
+
+
+ONE = (
+    STORES.replace("          bulk_commit\n", "")
+    .replace("          bulk_wait_read 0\n", "")
+    .replace("      programs {\n", "")
+    .replace("        LAST\n      }\n", "END")
+    .replace("grid [P] persistent\nrequires P <= 5\n", "grid [P]\nrequires N <= 8\n")
+)
+
+
+@pytest.mark.parametrize(
+    ("end", "verdict"),
+    [("bulk_commit\n bulk_wait_read 0\n", Verdict.PROVED), ("bulk_wait_read 0\n bulk_commit\n", Verdict.REFUTED)],
+)
+def test_a_wait_covers_only_groups_that_were_closed_before_it(end: str, verdict: Verdict) -> None:
+    report = verify(parse_kernel(ONE.replace("END", end)), 120.0)
+    assert report.verdict is verdict, report.diagnostics
+    codes = [d.code for d in report.diagnostics if d.verdict is Verdict.REFUTED]
+    assert codes == ([] if verdict is Verdict.PROVED else ["unfinished-copy"])

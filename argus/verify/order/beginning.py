@@ -10,7 +10,7 @@ from __future__ import annotations
 from argus.diagnostic import Note, Verdict
 from argus.ir.access import Mode
 from argus.ir.instruction import Order
-from argus.ir.nodes import BulkWait, MbarrierInit
+from argus.ir.nodes import BulkCommit, BulkWait, MbarrierInit
 from argus.verify.findings import Finding, place_of, unknown
 from argus.verify.model.barriers import mbarrier_use
 from argus.verify.model.isl import Map, Set, isl, smallest
@@ -88,14 +88,18 @@ def _awaited(model: Model, site: Site, ordering: Ordering) -> list[Map]:
     block. It also counts when its group was closed, if the role waits for all of its stores after its programs.
     """
     seen = [in_its_program(model, site, ordering.completed(site, Order.BULK_READ))]
-    if any(_last_wait(s, site) for s in model.sites):
+    if any(_last_wait(model, s, site) for s in model.sites):
         seen.append(in_its_program(model, site, ordering.closed(site, Order.BULK_READ)))
     return seen
 
 
-def _last_wait(wait: Site, store: Site) -> bool:
+def _last_wait(model: Model, wait: Site, store: Site) -> bool:
+    """Return True if a wait covers every group of the store's role: it comes once, after the store and all commits."""
     everything = isinstance(wait.stmt, BulkWait) and wait.stmt.pending == 0 and not (wait.loops or wait.guards)
-    return everything and wait.role is store.role and wait.index > store.index
+    if not everything or wait.role is not store.role or wait.index < store.index:
+        return False
+    commits = (s for s in model.sites if isinstance(s.stmt, BulkCommit) and s.role is store.role)
+    return all(commit.index < wait.index for commit in commits)
 
 
 def in_its_program(model: Model, site: Site, times: Map) -> Map:
