@@ -17,6 +17,7 @@ from argus.kernels.matmul import Matmul
 from argus.kernels.matmul_blocks import matmul_blocks, quantize_blocks, rmsnorm_quantize
 from argus.kernels.matmul_packed import matmul_int4, matmul_int8
 from argus.kernels.mixture import mixture
+from argus.kernels.mixture_blocks import mixture_blocks
 from argus.kernels.moe import moe
 from argus.kernels.quantize import quantize
 from argus.kernels.reduce import reduce
@@ -51,6 +52,7 @@ __all__ = [
     "matmul_int4",
     "matmul_int8",
     "mixture",
+    "mixture_blocks",
     "moe",
     "quantize",
     "quantize_blocks",

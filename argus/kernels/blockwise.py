@@ -113,10 +113,8 @@ def product_of_blocks(
     )
     i, j = al.grid(al.cdiv(M, ROWS), al.cdiv(N, COLUMNS), group=GROUP, persistent=PRODUCERS > 0, schedule=SCHEDULE)
     m0, n0 = i * ROWS, j * COLUMNS
-    # Two blocks an iteration, so that a product runs beside each scaling; scales are loaded an iteration ahead.
+    # Two blocks an iteration: a product runs beside the scaling of the other. Scales are loaded an iteration ahead.
     acc = al.zeros((ROWS, COLUMNS), al.float32)
-    later = al.zeros((ROWS, COLUMNS), al.float32)
-    of_later = al.zeros((ROWS,), al.float32)
     first = scale_of(scale_a, scale_b, 0, m0, n0, ROWS)
     second = scale_of(scale_a, scale_b, 1, m0, n0, ROWS)
     for k0 in al.pipelined(0, K, 2 * SIDE, stages=STAGES, producer_warps=PRODUCERS):
@@ -127,14 +125,12 @@ def product_of_blocks(
         bu = al.stage(b[n0 : n0 + COLUMNS, k1 : k1 + SIDE], boundary_check=(0, 1))
         sums = al.zeros((ROWS, COLUMNS), al.float32)
         sums = al.mma(multiplied(at, MULTIPLY), multiplied(bt, MULTIPLY), sums)
+        more = al.zeros((ROWS, COLUMNS), al.float32)
+        more = al.mma(multiplied(au, MULTIPLY), multiplied(bu, MULTIPLY), more)
         rows_next, columns_next = scales_at(scale_a, scale_b, g + 2, m0, n0, ROWS)
         rows_after, columns_after = scales_at(scale_a, scale_b, g + 3, m0, n0, ROWS)
-        acc += later * of_later[:, None]
-        later = al.zeros((ROWS, COLUMNS), al.float32)
-        later = al.mma(multiplied(au, MULTIPLY), multiplied(bu, MULTIPLY), later)
         acc += sums * first[:, None]
-        of_later = second
+        acc += more * second[:, None]
         first = rows_next * columns_next
         second = rows_after * columns_after
-    acc += later * of_later[:, None]
     al.store(out[m0 : m0 + ROWS, n0 : n0 + COLUMNS], acc.to(OUT), boundary_check=(0, 1))

@@ -62,7 +62,7 @@ class Products:
             rows = x.new_empty(len(out), x.shape[1])
             self.gather(x, token, None, rows)
             x, token = rows, None
-        cut = self._cut(int(tile["ROWS"]))
+        cut = self.cut(int(tile["ROWS"]))
         constants = {"DTYPE": self._dtype, **way, **tile}
         self.calls.append(Call(experts.expert_rows, (x, token, cut.first, cut.owner, w, out), constants))
 
@@ -76,7 +76,8 @@ class Products:
         constants = {"DTYPE": self._dtype, "BLOCK": _COLUMNS, "CHOICES": weights.shape[1]}
         self.calls.append(Call(experts.combine_rows, (parts, self._order.place, weights, more, out), constants))
 
-    def _cut(self, side: int) -> Tiles:
+    def cut(self, side: int) -> Tiles:
+        """Return the cut of the rows into tiles of `side` rows, and add its launch if there is none yet."""
         if side not in self._cuts:
             self._cuts[side] = self._order.cut(side)
             self.calls.append(self._cuts[side].call)
@@ -90,5 +91,5 @@ def rows_of(w: torch.Tensor) -> torch.Tensor:
 
 def aligned(*tensors: torch.Tensor) -> bool:
     """Return True if the copy engine can bring tiles of all tensors: every row begins at a multiple of 16 bytes."""
-    size = tensors[0].element_size()
-    return all(t.data_ptr() % 16 == 0 and not any(s * size % 16 for s in t.stride()[:-1]) for t in tensors)
+    places = ((t.data_ptr(), *(s * t.element_size() for s in t.stride()[:-1])) for t in tensors)
+    return all(place % 16 == 0 for each in places for place in each)

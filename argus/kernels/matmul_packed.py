@@ -30,6 +30,8 @@ _HALVES = ("bfloat16", "float16")
 _FEW = 256  # tokens up to which products read packed weights
 _ENOUGH, _BLOCKS = 200, 512
 """Number of blocks above which sums are not cut into parts, and the largest number of blocks that parts may make."""
+_MOST_TOKENS = 64  # of a tile
+_BUSY = 100  # blocks that keep the machine busy
 _TOGETHER = 8  # scales in 16 bytes
 _MOST_PARTS = 16
 _LEAST_DEPTH = 1024  # of a part
@@ -97,27 +99,40 @@ def _matmul(
 
 
 @lru_cache(maxsize=4096)
-def tile_of(target: str, tokens: int, rows: int, depth: int, bits: int, group: int, aligned: bool) -> Mapping[str, int]:
+def tile_of(target: str, tokens: int, rows: int, depth: int, bits: int, group: int, aligned: bool) -> Mapping[str, Any]:
     """Return the constants of a product straight from packed weights. DEPTH is 0 if the sum is not split.
 
     `aligned`: the copy engine can bring all operands.
     """
-    if target == "cpu":
-        shape = {"ROWS": 32, "TOKENS": 16, "STAGES": 1, "num_warps": 2}
-    else:
-        width = next(n for n in (8, 16, 32, 64) if tokens <= n or n == 64)
-        producers = 4 if target == "sm_90a" and aligned else 0
-        shape = {"ROWS": 64, "TOKENS": width, "STAGES": 4, "PRODUCERS": producers, "num_warps": 4}
-        if width == 64 and producers:
-            shape |= {"ROWS": 128, "STAGES": 3, "num_warps": 8}
+    shape = _tile(target, tokens, rows, -(-depth // group), aligned)
     unit = max(_TOGETHER * group, span(bits))  # the copy engine begins at whole vectors of scales
     units = -(-depth // unit)
     blocks = -(-rows // shape["ROWS"]) * -(-tokens // shape["TOKENS"])
-    wanted = 1 if target == "cpu" or blocks > _ENOUGH else min(_MOST_PARTS, _BLOCKS // blocks, depth // _LEAST_DEPTH)
+    enough = target == "cpu" or blocks > _ENOUGH or "SCHEDULE" in shape
+    wanted = 1 if enough else min(_MOST_PARTS, _BLOCKS // blocks, depth // _LEAST_DEPTH)
     needed = -(-depth // (_MOST_SCALES * group))
     each = -(-units // max(1, wanted, needed)) * unit
     scales = -(-min(each, depth) // group)
     return {**shape, "DEPTH": 0 if each >= depth else each, "SCALES": -(-scales // _SCALES) * _SCALES}
+
+
+def _tile(target: str, tokens: int, rows: int, groups: int, aligned: bool) -> dict[str, Any]:
+    """Return the constants of a tile. With producer warps, as many computing warps share a multiprocessor as leave
+    enough blocks: unpacking weights is what they are busy with."""
+    if target == "cpu":
+        return {"ROWS": 32, "TOKENS": 16, "STAGES": 1, "num_warps": 2}
+    width = next(n for n in (8, 16, 32, _MOST_TOKENS) if tokens <= n or n == _MOST_TOKENS)
+    shape = {"ROWS": 64, "TOKENS": width, "STAGES": 4, "PRODUCERS": 0, "num_warps": 4}
+    if target != "sm_90a" or not aligned:
+        return shape
+    shape["PRODUCERS"] = 4
+    if width == _MOST_TOKENS:
+        return {**shape, "ROWS": 128, "STAGES": 3, "num_warps": 8}
+    if rows >= _BUSY * 256 and groups <= _SCALES:
+        return {**shape, "ROWS": 256, "STAGES": 3, "num_warps": 16, "SCHEDULE": "rows"}
+    if rows >= _BUSY * 128:
+        return {**shape, "ROWS": 128, "num_warps": 8, "SCHEDULE": "rows"}
+    return shape
 
 
 def _aligned(*tensors: torch.Tensor | None) -> bool:

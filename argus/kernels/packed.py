@@ -66,6 +66,16 @@ def unpacked(words, zero, BITS, DTYPE):
     return al.reshape(w, (ROWS, words.shape[1] * PER))
 
 
+@argus.func
+def product_of_part(pt, zero, xt, word, WIDE, BITS, DTYPE):
+    """Return the products of the weights in WIDE words of each row, from `word` on, with their tokens."""
+    words = al.load(pt[:, word : word + WIDE])
+    w = unpacked(words, zero, BITS, DTYPE)
+    sums = al.zeros((pt.shape[0], xt.shape[0]), al.float32)
+    sums = al.mma(w, xt, sums)
+    return sums
+
+
 @argus.kernel(num_warps=4)
 def product_of_packed(
     x: al.Tensor[DTYPE, "M K"],
@@ -84,6 +94,7 @@ def product_of_packed(
     PRODUCERS: al.constexpr = 0,
     SCALES: al.constexpr = 64,
     DEPTH: al.constexpr = 0,
+    SCHEDULE: al.constexpr = "cooperative",
 ):
     """`out[m, n] = sum(x[m, k] * (weight[n, k] - zero[n, k // GROUP]) * scale[n, k // GROUP])`.
 
@@ -92,6 +103,7 @@ def product_of_packed(
     M, K, N, B, G = x.shape[0], x.shape[1], packed.shape[1], packed.shape[0], scales.shape[1]
     SPAN = 32 // BITS * WORDS
     EACH = min(GROUP, 128, SPAN)
+    WIDE, TOGETHER = EACH * BITS // 32, 2 if PRODUCERS and SPAN // EACH % 2 == 0 else 1
     al.requires((B * SPAN >= K) & (G * GROUP >= K) & (K < 2**30))
     assert SPAN % GROUP == 0 or GROUP % SPAN == 0, "groups are parts of spans, or whole spans"
     assert SCALES * GROUP % SPAN == 0 and DEPTH % SPAN == 0, "parts are whole spans"
@@ -108,11 +120,11 @@ def product_of_packed(
                 )
             ),
         )
-        i, j, s = al.grid(al.cdiv(N, ROWS), al.cdiv(M, TOKENS), out.shape[0])
+        i, j, s = al.grid(al.cdiv(N, ROWS), al.cdiv(M, TOKENS), out.shape[0], schedule=SCHEDULE)
         first, last = s * DEPTH, al.minimum(s * DEPTH + DEPTH, K)
     else:
         al.spec(out, lambda m, n: al.sum(lambda k: x[m, k] * value_at(packed, scales, zeros, n, k, BITS, GROUP)))
-        i, j = al.grid(al.cdiv(N, ROWS), al.cdiv(M, TOKENS))
+        i, j = al.grid(al.cdiv(N, ROWS), al.cdiv(M, TOKENS), schedule=SCHEDULE)
         al.requires(K <= SCALES * GROUP)
         first, last = 0, K
     n0, m0 = i * ROWS, j * TOKENS
@@ -123,16 +135,20 @@ def product_of_packed(
         zt = al.stage(zeros[n0 : n0 + ROWS, g0 : g0 + SCALES], boundary_check=(0, 1))
     for k0 in al.pipelined(first, last, SPAN, stages=STAGES, producer_warps=PRODUCERS):
         pt = al.stage(packed[k0 // SPAN, n0 : n0 + ROWS, 0:WORDS], boundary_check=(0,))
-        for part in al.static_range(SPAN // EACH):
-            begin = k0 + part * EACH
-            g = begin // GROUP - g0
+        # A product of one part runs beside the unpacking of the next one, where products are asynchronous.
+        for turn in al.static_range(SPAN // EACH // TOGETHER):
+            part = turn * TOGETHER
+            begin, next = k0 + part * EACH, k0 + (part + 1) * EACH
             xt = al.stage(x[m0 : m0 + TOKENS, begin : begin + EACH], boundary_check=(0, 1))
-            zero = None if zeros is None else al.load(zt[:, g])
-            words = al.load(pt[:, part * (EACH * BITS // 32) : (part + 1) * (EACH * BITS // 32)])
-            w = unpacked(words, zero, BITS, DTYPE)
-            sums = al.zeros((ROWS, TOKENS), al.float32)
-            sums = al.mma(w, xt, sums)
-            acc += sums * al.load(st[:, g]).to(al.float32)[:, None]
+            zero = None if zeros is None else al.load(zt[:, begin // GROUP - g0])
+            sums = product_of_part(pt, zero, xt, part * WIDE, WIDE, BITS, DTYPE)
+            if TOGETHER > 1:
+                xu = al.stage(x[m0 : m0 + TOKENS, next : next + EACH], boundary_check=(0, 1))
+                zero = None if zeros is None else al.load(zt[:, next // GROUP - g0])
+                more = product_of_part(pt, zero, xu, (part + 1) * WIDE, WIDE, BITS, DTYPE)
+            acc += sums * al.load(st[:, begin // GROUP - g0]).to(al.float32)[:, None]
+            if TOGETHER > 1:
+                acc += more * al.load(st[:, next // GROUP - g0]).to(al.float32)[:, None]
     if DEPTH:
         al.store(al.trans(out[s, m0 : m0 + TOKENS, n0 : n0 + ROWS]), acc.to(OUT), boundary_check=(0, 1))
     else:

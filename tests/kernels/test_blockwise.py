@@ -98,13 +98,13 @@ def test_products_are_proved() -> None:
     ("kernel", "old", "new"),
     [
         ("product_of_blocks", "al.load(scale_b[n0 // SIDE, g]", "al.load(scale_b[n0 // SIDE, 0]"),
-        ("product_of_blocks", "acc += sums * first[:, None]", "acc += sums * first[None, :]"),
-        ("product_of_blocks", "    acc += later * of_later[:, None]\n    al.store", "    al.store"),
+        ("product_of_blocks", "acc += more * second", "acc += more * first"),
+        ("product_of_blocks", "        second = rows_after * columns_after\n", ""),
         ("quantized_blocks", "al.max(blocks, axis=2), LEAST", "al.max(blocks, axis=2), 0.0"),
     ],
 )
 def test_wrong_twins_are_not_proved(kernel: str, old: str, new: str) -> None:
-    """The first scale for all k, scales of rows for columns, no last block, a scale of zero."""
+    """The first scale for all k, the scales of the block before, those of the first blocks, a scale of zero."""
     whole = source_of("blockwise")
     assert whole.text.count(old) == 1
     report = prove(SourceFile(whole.path, whole.text.replace(old, new)), kernel, Options("sm_90a", 8))

@@ -114,6 +114,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "no zeros": {"zeros": None},
     "wide": {"ROWS": 128, "TOKENS": 64, "num_warps": 8},
     "producers": {"PRODUCERS": 4},
+    "many warps": {"PRODUCERS": 4, "ROWS": 256, "STAGES": 3, "num_warps": 16, "SCHEDULE": "rows"},
     "producers, int8": {"PRODUCERS": 4, "BITS": 8, "TOKENS": 8},
 }
 
@@ -137,7 +138,7 @@ def test_parts_are_proved() -> None:
     ("kernel", "old", "new"),
     [
         ("product_of_packed", "acc += sums * al.load", "acc += sums + al.load"),
-        ("product_of_packed", "g = begin // GROUP - g0", "g = k0 // GROUP - g0"),
+        ("product_of_packed", "acc += sums * al.load(st[:, begin // GROUP", "acc += sums * al.load(st[:, k0 // GROUP"),
         ("unpacked_weights", "word_of(k - b * SPAN, BITS)], mask", "word_of(k - b * SPAN + 1, BITS)], mask"),
     ],
 )

@@ -136,6 +136,13 @@ CASES: dict[str, tuple[Callable[..., Any], Make, Make]] = {
         lambda: (layer(3)[0], random(3, 2), INDEX[:2].abs().int().expand(3, 2), *layer(3)[2:]),
         lambda: (layer(3)[0], random(3, 2), INDEX[:2].abs().int().expand(2, 2), *layer(3)[2:]),
     ),
+    "mixture_blocks": (
+        lambda x, weights, chosen, w1, w2, *scales: kernels.mixture_blocks(
+            x, weights, chosen, *(w.to(torch.float8_e4m3fn) for w in (w1, w2)), *scales
+        ),
+        lambda: (*CASES["mixture"][1](), random(4).abs(), random(4, 1, 1).abs()),
+        lambda: (*CASES["mixture"][1](), random(3).abs(), random(4, 1, 1).abs()),
+    ),
     "moe": (
         lambda *given: kernels.moe(*given, topk=2),
         lambda: layer(3),
