@@ -231,6 +231,8 @@ class _Run:
             return self._gave_up(name, engine, str(error))
         except IslError as error:
             return self._gave_up(name, engine, f"isl gave up: {error}")
+        except RecursionError:
+            return self._gave_up(name, engine, "terms that are compared contain one another without end")
         finally:
             self.timings.append(Timing(name, engine, time.monotonic() - started))
 

@@ -15,7 +15,7 @@ INCLUDE = (Path(__file__).parent, Path(__file__).parent.parent)
 _COMPILERS = ("g++", "clang++", "c++", "clang++-19", "clang++-18", "clang++-17", "clang++-16")
 _INSTALL = "install g++ (9 or newer) or clang++ (10 or newer), or name one by the environment variable CXX"
 _FLAGS = (
-    "-std=c++17", "-O2", "-shared", "-fPIC", "-pthread",
+    "-std=c++17", "-O1", "-shared", "-fPIC", "-pthread",
     # Integers wrap around on every GPU, so they do here.
     "-fwrapv",
     # A product and a sum are rounded separately, so that results do not depend on the host's instruction set.

@@ -319,10 +319,11 @@ class Exponents:
         begun, some, lost = self._above(start, path, False), empty_set(), empty_set()
         for along, inner in parts:
             reached = path.apply_range(along)
-            above = self._above(inner, reached.range_map(), False)
-            some = some.union(above.apply(reached.domain_map()))
-            if op != "maximum":
-                lost = lost.union(reached.wrap().subtract(above).apply(reached.domain_map()))
+            above = self._above(inner, reached.range_map(), False)  # pairs of a root and what contributes to it
+            if op == "maximum":
+                some = some.union(above.unwrap().domain())
+            else:
+                lost = lost.union(reached.wrap().subtract(above).unwrap().domain())
         return begun.union(some) if op == "maximum" else begun.subtract(lost)
 
     def _above_site(self, site: int) -> UnionSet:

@@ -21,6 +21,7 @@ class Places:
 
     def __init__(self) -> None:
         self._loads = Loads()
+        self._reads: dict[int, tuple[Summand, list[tuple[str, Coordinates]]]] = {}
 
     def of_terms(self, mine: Term, wanted: Term, every: UnionMap) -> Iterator[UnionMap]:
         """Yield candidates, as parts of `every`, for {instance -> instance} at which two terms may be equal."""
@@ -74,6 +75,11 @@ class Places:
 
     def _all_reads(self, s: Summand) -> list[tuple[str, Coordinates]]:
         """Return the loads of a product as seen from its points, loads of elements first."""
+        if id(s) not in self._reads:
+            self._reads[id(s)] = s, self._reads_of(s)
+        return self._reads[id(s)][1]
+
+    def _reads_of(self, s: Summand) -> list[tuple[str, Coordinates]]:
         refs = [(p.ref, p.root) for p in (*s.factors, *s.divisors)]
         refs += [(m.ref, root) for m, root in s.scores if m.ref is not None]
         found = []

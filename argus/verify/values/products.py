@@ -7,11 +7,11 @@ each specified point, the arriving factors add up to the specified factor.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from math import isfinite
+from typing import TypeVar
 
 from argus.ir.expr import REDUCTIONS
 from argus.ir.types import float32
@@ -35,6 +35,10 @@ from argus.verify.values.terms import (
     TermBuilder,
     Via,
 )
+
+_Part = TypeVar("_Part")
+_Equal = Callable[[_Part, _Part], None]
+_Likely = Callable[[_Part, _Part], bool]
 
 IDEMPOTENT = ("maximum", "minimum")
 """Reductions whose value does not depend on how often a term contributes."""
@@ -218,10 +222,16 @@ class Products(ABC):
         """Check that factors, divisors and exponents are equal in some order."""
         trail = (*scope.trail, s.upward)
         here = where.domain()
+        paths: dict[tuple[int, bool], UnionMap] = {}  # of the product's own terms, which live as long as it does
+
+        def path_of(mine: UnionMap, root: bool) -> UnionMap:
+            key = id(mine), root
+            if key not in paths:
+                paths[key] = merged(s.along(mine, root).gist_domain(here)).intersect_domain(here)
+            return paths[key]
 
         def inner(mine: UnionMap, root: bool, other: UnionMap, above: bool) -> Scope:
-            path = merged(s.along(mine, root).gist_domain(here)).intersect_domain(here)
-            return Scope(path, where.apply_range(like.over(other, above)), trail, (), scope.walking)
+            return Scope(path_of(mine, root), where.apply_range(like.over(other, above)), trail, (), scope.walking)
 
         def factor(p: Placed, q: Placed) -> None:
             there = inner(p.ref.path, p.root, q.ref.path, q.root)
@@ -232,9 +242,12 @@ class Products(ABC):
             else:
                 self.match(p.ref.term, q.ref.term, there)
 
-        _each(s.factors, like.factors, factor)
-        _each(s.divisors, like.divisors, factor)
+        _each(s.factors, like.factors, factor, self._look_alike)
+        _each(s.divisors, like.divisors, factor, self._look_alike)
         self._exponents(s, like, where, inner, replace(scope, trail=trail))
+
+    def _look_alike(self, p: Placed, q: Placed) -> bool:
+        return self.shapes.of(p.ref.term) == self.shapes.of(q.ref.term)
 
     def _sums(self, p: Placed, q: Placed, paths: tuple[UnionMap, UnionMap], there: Scope, scope: Scope) -> None:
         """Compare two sums, after the scales were taken out, at all roots or, if that fails, where the points add to
@@ -266,7 +279,7 @@ class Products(ABC):
         try:
             if len(mine) != len(theirs) or not close(1.0 + offset, 1.0 + other):
                 raise Mismatch("an exponent is another sum than specified")
-            _each(mine, theirs, score)
+            _each(mine, theirs, score, _any)
         except Mismatch as straight:
             if scope.walking:
                 raise
@@ -317,17 +330,31 @@ def _loaded_by(s: Summand) -> frozenset[str]:
     return frozenset(name for ref in refs for name in tensors(ref.term))
 
 
-def _each(mine: tuple, others: tuple, equal: Callable) -> None:  # type: ignore[type-arg]
+def _each(mine: Sequence[_Part], others: Sequence[_Part], equal: _Equal[_Part], likely: _Likely[_Part]) -> None:
     """Check that every one of `mine` equals a different one of `others`. Equality is transitive, so any assignment will
     do."""
     left = list(others)
     for one in mine:
-        left.pop(first_that_holds(range(len(left)), partial(_place, one, left, equal)))
+        left.pop(_partner(one, left, equal, likely))
 
 
-def _place(one: object, left: list, equal: Callable, number: int) -> int:  # type: ignore[type-arg]
-    equal(one, left[number])
-    return number
+def _partner(one: _Part, left: Sequence[_Part], equal: _Equal[_Part], likely: _Likely[_Part]) -> int:
+    """Return the number of a part that equals `one`; `likely` ones are compared first.
+
+    If there is none, raise the `Mismatch` of the first part, whichever was compared first.
+    """
+    found: dict[int, Mismatch] = {}
+    for number in sorted(range(len(left)), key=lambda n: not likely(one, left[n])):
+        try:
+            equal(one, left[number])
+            return number
+        except Mismatch as mismatch:
+            found[number] = mismatch
+    raise found[0] if found else Mismatch("nothing to compare with")
+
+
+def _any(_one: object, _other: object) -> bool:
+    return True
 
 
 def _constants(s: Summand) -> tuple[tuple[tuple[Monomial, bool], ...], float]:
