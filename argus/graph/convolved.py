@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from argus.graph.tiles import FEW_CHANNELS, LEAST_CHANNELS, LEAST_FILTERS, row_width
+from argus.graph.turns import in_turns
 from argus.graph.windows import each
 
 aten = torch.ops.aten
@@ -202,14 +203,15 @@ def _by_phases(
         return None
     together, none = filters.flatten(0, dims), [0] * dims
     made = aten.convolution.default(_bordered(x, borders), together, None, ones, none, ones, False, none, 1)
-    result = _in_turns(made, turns)
+    apart = made.unflatten(1, (-1, *(turn.step for turn in turns)))
+    result = in_turns(apart, *([getattr(t, key) for t in turns] for key in ("begin", "common", "first", "size")))
     return result if bias is None else result + bias.reshape(-1, *ones)
 
 
 @dataclass(frozen=True)
 class _Turns:
-    """How phases of a dimension become places of the result: `step` phases in turns, of which the first `begin` places
-    are cut off. Each is one of `common` places, number `first` of them; the others are 0. `size` places remain."""
+    """How phases of a dimension become places of the result (`in_turns`): `step` phases in turns, without the first
+    `begin` places. Each is one of `common` places, number `first` of them; the others are 0. `size`: of the result."""
 
     step: int
     begin: int
@@ -239,19 +241,3 @@ def _phased(filters: Any, d: int, steps: tuple[int, int, int], taps: tuple[int, 
     behind = count * step - before - filters.shape[at]
     padded: Any = torch.nn.functional.pad(filters, [0, 0] * (filters.dim() - at - 1) + [before, behind])
     return padded.unflatten(at, (count, step)).flip(at).movedim(at + 1, 1 + d)
-
-
-def _in_turns(made: Any, turns: Sequence[_Turns]) -> Any:
-    """Put the phases of a result in turns along each dimension."""
-    dims = len(turns)
-    found = made.unflatten(1, (-1, *(turn.step for turn in turns)))
-    found = found.permute(0, 1, *(e for d in range(dims) for e in (2 + dims + d, 2 + d)))
-    found = found.reshape(*found.shape[:2], *(found.shape[2 + 2 * d] * turn.step for d, turn in enumerate(turns)))
-    for d, turn in enumerate(turns):
-        found = found.narrow(2 + d, turn.begin, found.shape[2 + d] - turn.begin) if turn.begin else found
-        if turn.common > 1:
-            around = [turn.first, turn.common - 1 - turn.first]
-            more = torch.nn.functional.pad(found.unsqueeze(3 + d), [0, 0] * (dims - d - 1) + around)
-            found = more.flatten(2 + d, 3 + d)
-        found = found if turn.size == found.shape[2 + d] else found.narrow(2 + d, 0, turn.size)
-    return found.contiguous()

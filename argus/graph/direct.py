@@ -2,8 +2,7 @@
 
 Libraries compute them without TF32 too, because so few channels do not fill a matrix instruction. A tile has filters as
 rows, and pixels that are consecutive in the result as columns, so that results are written in whole lines for any image
-size. For each channel and tap, a thread multiplies several pixels and all filters of the tile: each weight that it
-loads serves several pixels, or loads would take longer than the products.
+size. For each channel and tap, a thread holds one or two pixels and all filters of the tile.
 """
 
 from __future__ import annotations

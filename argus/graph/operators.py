@@ -9,21 +9,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from argus.graph import pointwise, reductions, views, windows
+from argus.graph import pointwise, reductions, turns, views, windows
 from argus.graph.row import Operand, Row, Site
 from argus.graph.terms import Element
 
-TABLE: dict[str, Row] = {**pointwise.ROWS, **reductions.ROWS, **views.ROWS, **windows.ROWS}
+TABLE: dict[str, Row] = {**pointwise.ROWS, **reductions.ROWS, **views.ROWS, **windows.ROWS, **turns.ROWS}
 """The rows by the operator's name without "aten.": "add.Tensor", "_softmax.default"."""
 
 
 def name_of(target: Any) -> str:
-    """Return the table name of an operator: the name of an ATen `torch._ops.OpOverload` without "aten.", or "" for
-    other operators."""
+    """Return the table name of an operator: the name of an ATen `torch._ops.OpOverload` without "aten.", or that of an
+    operator of this package, or "" for other operators."""
     namespace = getattr(target, "namespace", "")
-    if namespace != "aten" or not hasattr(target, "_schema"):
+    if namespace not in ("aten", turns.NAMESPACE) or not hasattr(target, "_schema"):
         return ""
-    return str(target).removeprefix("aten.")
+    return str(target).removeprefix(f"{namespace}.")
 
 
 def row_of(target: Any) -> Row | None:

@@ -130,7 +130,7 @@ def _turned(layout: Layout, columns: Axis, follows: Mapping[str, Axis]) -> Axis 
         along = [follows.get(axis.symbol, axis) for axis in read.axes]
         if columns in along[:-1] and read.strides[-1] == 1:
             last = along[-1]
-            if last.kind == PARALLEL and min(_power(last), _power(columns)) >= _LEAST_SIDE:
+            if last is not columns and last.kind == PARALLEL and min(_power(last), _power(columns)) >= _LEAST_SIDE:
                 return last
     return None
 
@@ -250,7 +250,7 @@ def flat_tile(layout: Layout, spatial: tuple[Axis, ...], target: str, bits: int)
     return ConvolutionTile(rows, pixels, grid, filters, width, 1024 // bits, stages, True, warps, producers, True)
 
 
-_WIDTHS, _MOST_IDLE, _LEAST_WIDTHS = (256, 128, 64, 32), 1.6, 16
+_WIDTHS, _MOST_IDLE, _LEAST_WIDTHS = (128, 64, 32), 1.6, 16
 """Of tiles within a row of pixels; the largest ratio of computed pixels to stored ones; pixels of a row that are worth
 a tile."""
 
@@ -277,20 +277,12 @@ def row_tile(layout: Layout, spatial: tuple[Axis, ...], target: str, bits: int) 
     return ConvolutionTile(rows, pixels, grid, filters, width, 1024 // bits, stages, True, warps, producers, True)
 
 
-_RUNS, _HELD_PIXELS = (1024, 512, 256), 16384
-"""Pixels of a tile of a direct convolution; its results: 128 for each thread of four warps."""
-
-
 def direct_tile(layout: Layout, spatial: tuple[Axis, ...]) -> ConvolutionTile:
     """Return the tile of a convolution whose products are accumulated one by one, over consecutive pixels."""
     rows = _filters(layout)
-    filters = next(f for f in (16, 24, 8) if -(-rows.extent // 8) * 8 % f == 0) if rows is not None else 1
-    made = 1
-    for axis in spatial:
-        made *= axis.extent
-    width = max((w for w in _RUNS if w * filters <= _HELD_PIXELS), key=lambda w: (made / (-(-made // w) * w) > 0.9, w))
+    filters = min(-(-rows.extent // 8) * 8, 32) if rows is not None else 1
     pixels = tuple((a, 2) for a in spatial)
-    return ConvolutionTile(rows, pixels, _beside(layout, rows, pixels), filters, width, 1, 1, False, 4)
+    return ConvolutionTile(rows, pixels, _beside(layout, rows, pixels), filters, 256, 1, 1, False, 4)
 
 
 def convolution_tile(layout: Layout, channels: Axis | None, spatial: tuple[Axis, ...], phases: dict[str, int],

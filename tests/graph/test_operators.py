@@ -14,6 +14,7 @@ torch = pytest.importorskip("torch")
 from argus.graph.operators import TABLE, arguments, elements, name_of, row_of  # noqa: E402
 from argus.graph.row import COMPARISONS, NotExpressible, Operand, Result, Site  # noqa: E402
 from argus.graph.terms import Flat, Load, Var  # noqa: E402
+from argus.graph.turns import in_turns  # noqa: E402
 from tests.graph.evaluator import evaluate  # noqa: E402
 
 aten = torch.ops.aten
@@ -126,6 +127,11 @@ x, y, z = tensor(3, 4), tensor(3, 4, seed=1), tensor(4, seed=2)
 p = tensor(3, 4, positive=True)
 half = tensor(3, 4, dtype=torch.bfloat16)
 mask = tensor(3, 4, dtype=torch.bool)
+def turns() -> Any:
+    in_turns(tensor(1, 1, 1, 1), [0], [1], [0], [1])  # makes the operator known
+    return torch.ops.argus_graph.in_turns.default
+
+
 cube = tensor(2, 3, 4)
 image, filters = tensor(2, 4, 6, 5), tensor(6, 4, 3, 3)
 places = torch.tensor([2, 0, 1, 1])
@@ -237,6 +243,8 @@ CASES: dict[str, Callable[[], None]] = {
     "slice": lambda: agree(aten.slice.Tensor, cube, 2, 1, 4, 2),
     "slice from the end": lambda: agree(aten.slice.Tensor, cube, 1, -2),
     "select": lambda: agree(aten.select.int, cube, 1, -1),
+    "phases in turns": lambda: agree(turns(), tensor(2, 3, 2, 1, 3, 4), [1, 0], [1, 3], [0, 1], [5, 11]),
+    "phases of lines in turns": lambda: agree(turns(), tensor(2, 2, 3, 4), [2], [1], [0], [9]),
     "lower triangle": lambda: agree(aten.tril.default, cube),
     "lower triangle, moved": lambda: agree(aten.tril.default, cube, -1),
     "upper triangle": lambda: agree(aten.triu.default, cube, 1),

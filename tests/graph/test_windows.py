@@ -124,12 +124,12 @@ def test_joined_taps_are_read_by_boxes(case: str) -> None:
 
 @pytest.mark.parametrize("grown", [0, 1], ids=["cut off", "whole phases"])
 def test_phases_of_a_transposed_convolution_are_filters(grown: int) -> None:
-    """Results are put in turns by the kernel of what follows, if no place of the last phase is missing."""
+    """Results are put in turns by the kernel of what follows, also if places of the last phase are missing."""
     torch.manual_seed(1)
     model = nn.Sequential(nn.ConvTranspose2d(32, 8, 3, stride=2, padding=1, output_padding=grown), nn.ReLU())
     report = same(model.bfloat16(), torch.randn(2, 32, 5, 6).bfloat16(), tolerance=3e-2)
     assert {row["verdict"] for row in report.rows} == {"proved"}
-    assert ("clone_add_relu" in taken(report)) and ("clone" in taken(report)) == (grown == 0)
+    assert "in_turns_add_relu" in taken(report)
 
 
 def test_result_of_a_convolution_is_laid_out_as_in_eager() -> None:
