@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from argus.graph.precise import HIGH, LOW, split
 from argus.graph.tiles import FEW_CHANNELS, LEAST_CHANNELS, LEAST_FILTERS, row_width
 from argus.graph.turns import in_turns
 from argus.graph.windows import each
@@ -25,6 +26,8 @@ aten = torch.ops.aten
 
 _VECTOR, _WORTH = 32, 160
 """Channels of a row of a tile; filters times taps from which on a copy by channels last costs less than it saves."""
+_MOST_READ = 280
+"""Products of a pixel's row of taps for each vector of channels that is read: with fewer, direct products are faster."""
 _MOST_ZEROS = 4
 """The largest ratio of taps of all phases, with zeros, to taps of a transposed convolution."""
 
@@ -147,22 +150,32 @@ def _joins(x: Any, weight: Any, stride: Any, padding: Any, dilation: Any) -> boo
     made = (x.shape[-1] + 2 * padding[-1] - dilation[-1] * (taps[-1] - 1) - 1) // stride[-1] + 1
     if taps[-1] == 1 or dilation[-1] != 1 or not row_width(made):
         return False
-    if (wide and not torch.backends.cudnn.allow_tf32) or x.shape[1] < (FEW_CHANNELS if wide else LEAST_CHANNELS):
+    if (wide and not torch.backends.cudnn.allow_tf32) or x.shape[1] < LEAST_CHANNELS:
+        return False
+    if _is_split(x) and weight.shape[0] * x.shape[1] * taps[-1] < _MOST_READ * -(-3 * x.shape[1] * taps[-1] // _VECTOR):
         return False
     if {*stride} == {1} and _boxes(x, x.shape[1]):
         return False
     return bool(weight.shape[0] * prod(taps) / prod(stride) >= _WORTH)
 
 
+def _is_split(x: Any) -> bool:
+    """Return True for an image of float32 with too few channels for TF32, whose parts are multiplied."""
+    return bool(x.dtype == torch.float32 and x.shape[1] < FEW_CHANNELS)
+
+
 def _by_joined_taps(x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any) -> Any:
     """Return a convolution as one whose channels are the channels of all taps along the last dimension.
 
     Windows along it are a view of the image with its border, and overlap in memory. Channels are filled up to whole
-    vectors."""
+    vectors. Few channels of float32 are split into parts that TF32 multiplies exactly."""
     places = [*range(2, x.dim())]
     missing = -x.shape[1] % (16 // x.dtype.itemsize)
-    image = _laid_out(_bordered(x, [(p, p) for p in padding], missing), [0, *places, 1])
+    image = _bordered(x, [(p, p) for p in padding], missing)
     filters = _bordered(weight, [(0, 0)] * len(places), missing)
+    if _is_split(x):
+        image, filters = split(image, (HIGH, LOW, HIGH)), split(filters, (HIGH, HIGH, LOW))
+    image = _laid_out(image, [0, *places, 1])
     windows = image.unfold(-1, weight.shape[-1], stride[-1]).movedim(-1, 1).flatten(1, 2)
     joined = filters.movedim(-1, 1).flatten(1, 2).unsqueeze(-1)
     packed = _laid_out(joined, [*places, 0, 1])

@@ -23,7 +23,7 @@ NAMESPACE = "argus_graph"
 @cache
 def _library() -> Any:
     """Make the operator known to PyTorch, once."""
-    library: Any = torch.library.Library(NAMESPACE, "DEF")
+    library: Any = torch.library.Library(NAMESPACE, "DEF")  # type: ignore[no-untyped-call]
     library.define("in_turns(Tensor x, int[] begin, int[] common, int[] first, int[] size) -> Tensor")
     library.impl("in_turns", _computed, "CompositeExplicitAutograd")
     torch.library.register_fake(f"{NAMESPACE}::in_turns", _traced, lib=library)

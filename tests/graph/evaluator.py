@@ -59,6 +59,10 @@ def _value(term: Term, tensors: dict[object, torch.Tensor], grids: dict[str, tor
             # What a choice leaves out may lie outside.
             inside = [p.clamp(0, max(size - 1, 0)) for p, size in zip(places, x.shape, strict=True)]
             return x[tuple(inside)] if inside else x.reshape([1] * rank)
+        case Apply(op="cast", args=(arg,), dtype="tfloat32"):  # the nearest number with 10 bits of fraction
+            value = _value(arg, tensors, grids, rank)
+            spacing = 2.0 ** (value.double().abs().log2().floor() - 10)
+            return ((value.double() / spacing).round() * spacing).nan_to_num().float()
         case Apply(op="cast", args=(arg,), dtype=dtype):
             return _value(arg, tensors, grids, rank).to(getattr(torch, dtype))
         case Apply(op="where", args=args):

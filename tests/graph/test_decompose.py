@@ -99,6 +99,9 @@ CASES: dict[str, Callable[[], None]] = {
     "few channels": lambda: agree(
         aten.convolution.default, image(1, 9, 6, 20), image(24, 9, 3, 3), None, [1, 1], [1, 0], [1, 1], False,
         [0, 0], 1),
+    "few channels in parts": lambda: agree(
+        aten.convolution.default, image(1, 9, 6, 20), image(64, 9, 3, 3), None, [1, 2], [1, 0], [1, 1], False,
+        [0, 0], 1),
     "strides without taps": lambda: agree(
         aten.convolution.default, image(2, 32, 9, 20), image(24, 32, 1, 3), None, [2, 1], [1, 0], [1, 2], False,
         [0, 0], 1),

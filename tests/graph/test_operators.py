@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch")
 
 from argus.graph.operators import TABLE, arguments, elements, name_of, row_of  # noqa: E402
+from argus.graph.precise import split  # noqa: E402
 from argus.graph.row import COMPARISONS, NotExpressible, Operand, Result, Site  # noqa: E402
 from argus.graph.terms import Flat, Load, Var  # noqa: E402
 from argus.graph.turns import in_turns  # noqa: E402
@@ -132,6 +133,11 @@ def turns() -> Any:
     return torch.ops.argus_graph.in_turns.default
 
 
+def parts() -> Any:
+    split(tensor(1, 1, 1), [0])  # makes the operator known
+    return torch.ops.argus_graph.split.default
+
+
 cube = tensor(2, 3, 4)
 image, filters = tensor(2, 4, 6, 5), tensor(6, 4, 3, 3)
 places = torch.tensor([2, 0, 1, 1])
@@ -245,6 +251,7 @@ CASES: dict[str, Callable[[], None]] = {
     "select": lambda: agree(aten.select.int, cube, 1, -1),
     "phases in turns": lambda: agree(turns(), tensor(2, 3, 2, 1, 3, 4), [1, 0], [1, 3], [0, 1], [5, 11]),
     "phases of lines in turns": lambda: agree(turns(), tensor(2, 2, 3, 4), [2], [1], [0], [9]),
+    "parts of TF32": lambda: agree(parts(), tensor(2, 3, 4), [1, 0, 1]),
     "lower triangle": lambda: agree(aten.tril.default, cube),
     "lower triangle, moved": lambda: agree(aten.tril.default, cube, -1),
     "upper triangle": lambda: agree(aten.triu.default, cube, 1),
