@@ -27,7 +27,7 @@ aten = torch.ops.aten
 _VECTOR, _WORTH = 32, 160
 """Channels of a row of a tile; filters times taps from which on a copy by channels last costs less than it saves."""
 _MOST_READ = 280
-"""Products of a pixel's row of taps for each vector of channels that is read: with fewer, direct products are faster."""
+"""Products of a pixel's row of taps for each vector of channels that is read: with fewer, direct ones are faster."""
 _MOST_ZEROS = 4
 """The largest ratio of taps of all phases, with zeros, to taps of a transposed convolution."""
 
