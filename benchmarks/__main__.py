@@ -36,6 +36,10 @@ def main() -> int:
                 from benchmarks import attention_forms
 
                 results = attention_forms.run(attention_forms.CASES, arguments.batches)
+            case "attention-added":
+                from benchmarks import attention_added
+
+                results = attention_added.run(attention_added.CASES, arguments.batches)
             case "layers":
                 from benchmarks import layers
 
@@ -164,6 +168,8 @@ def _parser() -> argparse.ArgumentParser:
     attend.add_argument("--batches", type=int, default=20, help="measurements of each row's sides")
     forms = commands.add_parser("attention-forms", help="windows, soft caps, packed sequences and decode, with errors")
     forms.add_argument("--batches", type=int, default=20, help="measurements of each row's sides")
+    added = commands.add_parser("attention-added", help="sinks, biases, caches of 8 bits and latent heads, with errors")
+    added.add_argument("--batches", type=int, default=20, help="measurements of each row's sides")
     layer = commands.add_parser("layers", help="decoder layers beside eager PyTorch and torch.compile, with errors")
     layer.add_argument("--only", action="append", metavar="TEXT", help="cases that have this in their names; repeat")
     layer.add_argument("--peers", default="eager,compile,max-autotune", help="some of these")
@@ -260,6 +266,7 @@ def _parser() -> argparse.ArgumentParser:
         product,
         attend,
         forms,
+        added,
         layer,
         memory,
         conflicts,

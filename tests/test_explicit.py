@@ -62,6 +62,7 @@ ELSEWHERE = {
     ("reduce_odd_rows", "gfx942"): "unknown-instruction",
     ("transpose_to_odd_rows", "gfx942"): "unknown-instruction",
     ("attention_forward", "gfx942"): "shared-memory",
+    ("attention_added", "gfx942"): "shared-memory",
     **{("gemm_waves", t.name): "unknown-instruction" for t in TARGETS.values() if t.vendor != "amd"},
     **{("cluster_softmax", t.name): "no-cluster" for t in TARGETS.values() if not t.clusters and t.vendor != "cpu"},
     **{

@@ -332,6 +332,10 @@ def _helper(context: Context, helper: Helper, args: tuple[Expression, ...], axes
 
 def _extents_in_helpers(context: Context, node: Expression, param: str, axes: int) -> list[int | Expr]:
     """Return the extents of the dimensions that `param` indexes inside helpers that are called with it."""
+    if isinstance(node, Lambda):
+        with quantified(context, node.params, node.span, axes):
+            inside = axes + len(node.params)
+            return [] if param in node.params else _extents_in_helpers(context, node.body, param, inside)
     found = [e for part in parts(node) for e in _extents_in_helpers(context, part, param, axes)]
     if not isinstance(node, Call) or not isinstance(node.function, Name):
         return found
@@ -346,7 +350,8 @@ def _extents_in_helpers(context: Context, node: Expression, param: str, axes: in
             frame.names[parameter.name] = Binding(value, context.depth, parameter.span)
         for stmt in helper.function.body:
             if isinstance(stmt, ReturnStmt) and stmt.value is not None:
-                found += [e for name in names for e in direct_extents(context, stmt.value, name)]
+                for name in names:
+                    found += [*direct_extents(context, stmt.value, name)] or divided_extents(context, stmt.value, name)
                 found += [e for name in names for e in _extents_in_helpers(context, stmt.value, name, axes)]
     return found
 

@@ -3,6 +3,7 @@
 from argus.kernels.attention import attention
 from argus.kernels.attention_backward import attention_backward
 from argus.kernels.attention_decode import attention_decode
+from argus.kernels.attention_latent import attention_decode_latent
 from argus.kernels.attention_varlen import attention_varlen
 from argus.kernels.attention_with import attention_with
 from argus.kernels.cache_append import cache_append
@@ -37,6 +38,7 @@ __all__ = [
     "attention",
     "attention_backward",
     "attention_decode",
+    "attention_decode_latent",
     "attention_varlen",
     "attention_with",
     "cache_append",

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from math import isfinite
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import argus
 import argus.language as al
 from argus.backend.launch.evaluate import Number
-from argus.diagnostic import LaunchError
-from argus.ir.types import DType, float32
-from argus.kernels.attention_scores import LN2, LOG2E, NEVER, edges, raise_top, score, unit_of
+from argus.ir.types import float32
+from argus.kernels.attention_operands import checked, results, scale_of
+from argus.kernels.attention_scores import LN2, LOG2E, NEVER, edges, odds, raise_top, score, unit_of
 from argus.kernels.attention_tiles import AttentionShape, apart, hopper_tiles, wave_tiles
-from argus.kernels.rows import dtype_of, same_shape
 from argus.runtime.device import target_of
 from argus.runtime.function import Function, Operator
 from argus.runtime.work import Call, Work
@@ -21,7 +19,6 @@ from argus.runtime.work import Call, Work
 if TYPE_CHECKING:
     import torch
 
-HEAD_SIZES = (64, 128)
 _ELSEWHERE: Mapping[str, int | str] = {"BLOCK_M": 64, "BLOCK_N": 64, "STAGES": 2, "num_warps": 4}
 
 
@@ -48,6 +45,136 @@ def programs(M, N, H, B, BLOCK_M, CAUSAL, HEADS, SCHEDULE, PARTS):
         whole = N
         stop = N
     return head, batch, place, m0, ends, whole, stop
+
+
+@argus.func
+def attend(
+    q, k, v, o, lse, scale, sinks, slopes, bias,
+    DTYPE, OUT, D, GROUP, CAUSAL, BLOCK_M, BLOCK_N, STAGES, VALUES, HEADS, SCHEDULE, PARTS, SPAN, BESIDE, WIDTH, WINDOW,
+    CAP, SCORE, MASK, RANGE, INVARIANT,
+):  # fmt: skip
+    """`o = softmax(q @ k.T * scale) @ v` for every head, `scale` times log2(e); `lse` the log-sum-exp of each row.
+
+    GROUP heads of q share one of k and v. Causal: row i sees the keys up to i + N - M; programs go through all rows of
+    HEADS heads before the next ones. With PARTS, result number t is that of the SPAN keys from t * SPAN on alone.
+    With BESIDE, every block has the product of values, in one piece with its softmax: that of the first is of zeros.
+    With WINDOW, row i sees that many keys at most, the last of which is the last one that it sees otherwise. Scores are
+    `changed`, with an approximate tangent; MASK hides further keys, those outside of RANGE of some rows
+    among them, which are not read. Tiles of rows have WIDTH elements, if not D;
+    those of values have as many if their rows are as long.
+    INVARIANT: the bits of a batch's results do not depend on the other batches, nor on how many there are.
+    With `sinks`, the sum of exponentials of each row has one more term, that of the head's number. `slopes` of heads,
+    times the distance of a key, and a `bias` are added to scores.
+    Without VALUES the proof is of which elements are combined, by tags, and not of the values.
+    """
+    B, H, M = q.shape[0], q.shape[1], q.shape[2]
+    HK, N, E = k.shape[1], k.shape[2], v.shape[3]
+    al.requires(H == HK * GROUP)
+    al.requires(o.shape[2] == PARTS)
+    al.requires((PARTS == 1) | (N <= PARTS * SPAN))
+    al.requires(scale > 0.0)
+    if INVARIANT:
+        al.invariant(o, B)
+        al.invariant(lse, B)
+    reach = N - M if CAUSAL else N  # row i sees the keys up to i + reach
+    # fmt: off
+    if VALUES and sinks is None:
+        al.spec(o, lambda b, h, t, i, e: al.sum(lambda n: v[b, h // GROUP, n, e] * al.softmax(lambda j: score(
+            q, k, slopes, bias, b, h, t, i, j, reach, scale, GROUP, PARTS, SPAN, WINDOW, CAP, SCORE, MASK))[n]))
+        al.spec(lse, lambda b, h, t, i: al.logsumexp(lambda j: score(
+            q, k, slopes, bias, b, h, t, i, j, reach, scale, GROUP, PARTS, SPAN, WINDOW, CAP, SCORE, MASK)))
+    elif VALUES:
+        al.spec(o, lambda b, h, t, i, e: al.sum(lambda n: v[b, h // GROUP, n, e] * al.exp(score(
+            q, k, slopes, bias, b, h, t, i, n, reach, scale, GROUP, PARTS, SPAN, WINDOW, CAP, SCORE, MASK
+        ))) / odds(q, k, sinks, slopes, bias, b, h, t, i, reach, scale, GROUP, PARTS, SPAN, WINDOW, CAP, SCORE, MASK))
+        al.spec(lse, lambda b, h, t, i: al.log(
+            odds(q, k, sinks, slopes, bias, b, h, t, i, reach, scale, GROUP, PARTS, SPAN, WINDOW, CAP, SCORE, MASK)))
+    # fmt: on
+    head, batch, place, m0, ends, whole, stop = programs(M, N, H, B, BLOCK_M, CAUSAL, HEADS, SCHEDULE, PARTS)
+    part, begin = place % PARTS, 0
+    if PARTS > 1:
+        begin = part * SPAN
+        whole, stop = al.minimum(whole, begin + SPAN), al.minimum(stop, begin + SPAN)
+        ends = al.minimum(ends, begin + SPAN)
+    if RANGE is not None:
+        low, high = RANGE(batch, head, m0, al.minimum(m0 + BLOCK_M, M) - 1)
+        begin = al.maximum(begin, al.minimum(al.maximum(low, 0), N) // BLOCK_N * BLOCK_N)
+        stop = al.minimum(stop, high)
+    if WINDOW:  # the first row's first key, in whole blocks
+        begin = al.maximum(begin, (m0 + (N - M) + 1 - WINDOW) // BLOCK_N * BLOCK_N)
+    length = al.maximum(stop - begin, 1)  # rows that see no key go through a block of masked ones
+    keys = al.arange(BLOCK_N)
+    kv = head // GROUP
+    al.tag(q, lambda b, h, m, d: (b, h, m, d))
+    al.tag(k, lambda b, kv, n, d: (b, kv, n, d))
+    al.tag(v, lambda b, kv, n, e: (b, kv, n, e))
+    W = WIDTH if WIDTH else D
+    Y = W if E == D else E
+    OTHER = SCORE is not None or slopes is not None or bias is not None
+    qt = al.stage(q[batch, head, m0 : m0 + BLOCK_M, 0:W], boundary_check=edges(D, W))
+    slope = 0.0 if slopes is None else al.load(slopes[head])
+    top = al.full((BLOCK_M,), NEVER, al.float32)
+    total = al.zeros((BLOCK_M,), al.float32)
+    if sinks is not None:  # the first score of all rows, one without a value
+        top = al.zeros((BLOCK_M,), al.float32) + al.load(sinks[head]) * (LOG2E / unit_of(scale, CAP, OTHER))
+        total = al.full((BLOCK_M,), 1.0, al.float32)
+    p = al.zeros((BLOCK_M, BLOCK_N), DTYPE)
+    acc = al.zeros((BLOCK_M, Y), al.float32)
+    for n0 in al.pipelined(0, length, BLOCK_N, stages=STAGES, producer_warps=4):
+        first = begin + n0
+        # The values are those of the block before, so that their product runs beside the softmax of this one.
+        kt = al.stage(k[batch, kv, first : first + BLOCK_N, 0:W], boundary_check=edges(D, W))
+        vt = al.stage(v[batch, kv, first - BLOCK_N : first, 0:Y], boundary_check=edges(E, Y))
+        s = al.mma(qt, kt, al.zeros((BLOCK_M, BLOCK_N), al.float32))
+        al.assert_tags(
+            lambda i, j: s[i, j] == (head, m0 + i, kv, first + j, batch, al.once(0, D)),
+            where=lambda i, j: (m0 + i < M) & (first + j < N),
+        )
+        if not BESIDE and n0 > 0:
+            acc = al.mma(p, al.trans(vt), acc)
+        if CAP != 0.0:
+            s = al.tanh_approx(s * (scale * (LN2 / CAP)))
+        if OTHER:
+            s = s * (unit_of(scale, CAP, False) * LN2)
+        if slopes is not None:
+            away = (first + keys)[None, :] - (m0 + al.arange(BLOCK_M) + (N - M))[:, None]
+            s = s + slope * away.to(al.float32)
+        if bias is not None:
+            added = bias[batch, head, m0 : m0 + BLOCK_M, first : first + BLOCK_N]
+            s = s + al.load(added, boundary_check=(0, 1)).to(al.float32)
+        if SCORE is not None:
+            i, j = (m0 + al.arange(BLOCK_M))[:, None], (first + keys)[None, :]
+            s = SCORE(s, batch, head, i, j)
+        unit = unit_of(scale, CAP, OTHER)
+        if whole < first + BLOCK_N:
+            s = al.where((first + keys)[None, :] < ends[:, None], s, NEVER)
+        if WINDOW and first < m0 + BLOCK_M + (N - M) - WINDOW:
+            s = al.where(ends[:, None] - WINDOW <= (first + keys)[None, :], s, NEVER)
+        if MASK is not None:
+            i, j = (m0 + al.arange(BLOCK_M))[:, None], (first + keys)[None, :]
+            s = al.where(MASK(batch, head, i, j), s, NEVER)
+        if BESIDE:
+            acc = al.mma(p, al.trans(vt), acc)
+        top, shift, shrink = raise_top(s, top, unit)
+        acc = acc * shrink[:, None]  # ends the product before: from here on, its registers are free for new weights
+        w = al.exp2(al.fma(s, unit, shift[:, None]))
+        total = total * shrink + al.sum(w, axis=1)
+        p = w.to(DTYPE)
+        al.tag(p, lambda i, j: dict(h=head, m=m0 + i, kv=kv, n=first + j, b=batch))
+    last = begin + (al.cdiv(length, BLOCK_N) - 1) * BLOCK_N
+    vt = al.stage(v[batch, kv, last : last + BLOCK_N, 0:Y], boundary_check=edges(E, Y))
+    acc = al.mma(p, al.trans(vt), acc)
+    # Every key once, up to the last block that a row of these may see.
+    if W == D:
+        al.assert_tags(lambda i, j: acc[i, j].n == al.once(begin, al.minimum(last + BLOCK_N, N)))
+        al.assert_tags(lambda i, j: acc[i, j].m == m0 + i)
+        al.assert_tags(lambda i, j: acc[i, j].e == j)
+    y = acc * (1.0 / al.where(total == 0.0, 1.0, total))[:, None]
+    al.store(o[batch, head, part, m0 : m0 + BLOCK_M, 0:Y], y.to(OUT), boundary_check=edges(E, Y))
+    rows = m0 + al.arange(BLOCK_M)
+    unit = unit_of(scale, CAP, OTHER)
+    level = al.where(top == NEVER, 0.0, top * unit) + al.log2(total)
+    al.store(lse[batch, head, part, rows], level * LN2, mask=rows < M)
 
 
 @argus.kernel(num_warps=8)
@@ -77,113 +204,15 @@ def attention_forward(
     CAP: al.constexpr = 0.0,
     SCORE: al.constexpr = None,
     MASK: al.constexpr = None,
+    RANGE: al.constexpr = None,
     INVARIANT: al.constexpr = False,
 ):
-    """`o = softmax(q @ k.T * scale) @ v` for every head, `scale` times log2(e); `lse` the log-sum-exp of each row.
-
-    GROUP heads of q share one of k and v. Causal: row i sees the keys up to i + N - M; programs go through all rows of
-    HEADS heads before the next ones. With PARTS, result number t is that of the SPAN keys from t * SPAN on alone.
-    With BESIDE, every block has the product of values, in one piece with its softmax: that of the first is of zeros.
-    With WINDOW, row i sees that many keys at most, the last of which is the last one that it sees otherwise. Scores are
-    `changed`, with an approximate tangent; MASK hides further keys. Tiles of rows have WIDTH elements, if not D.
-    INVARIANT: the bits of a batch's results do not depend on the other batches, nor on how many there are.
-    Without VALUES the proof is of which elements are combined, by tags, and not of the values.
-    """
-    B, H, M = q.shape[0], q.shape[1], q.shape[2]
-    HK, N = k.shape[1], k.shape[2]
-    al.requires(H == HK * GROUP)
-    al.requires(o.shape[2] == PARTS)
-    al.requires((PARTS == 1) | (N <= PARTS * SPAN))
-    al.requires(scale > 0.0)
-    if INVARIANT:
-        al.invariant(o, B)
-        al.invariant(lse, B)
-    reach = N - M if CAUSAL else N  # row i sees the keys up to i + reach
-    if VALUES:
-        al.spec(
-            o,
-            lambda b, h, t, i, e: al.sum(
-                lambda n: (
-                    al.softmax(
-                        lambda j: score(q, k, b, h, t, i, j, reach, scale, GROUP, PARTS, SPAN, WINDOW, CAP, SCORE, MASK)
-                    )[n]
-                    * v[b, h // GROUP, n, e]
-                )
-            ),
-        )
-        al.spec(
-            lse,
-            lambda b, h, t, i: al.logsumexp(
-                lambda j: score(q, k, b, h, t, i, j, reach, scale, GROUP, PARTS, SPAN, WINDOW, CAP, SCORE, MASK)
-            ),
-        )
-    head, batch, place, m0, ends, whole, stop = programs(M, N, H, B, BLOCK_M, CAUSAL, HEADS, SCHEDULE, PARTS)
-    part, begin = place % PARTS, 0
-    if PARTS > 1:
-        begin = part * SPAN
-        whole, stop = al.minimum(whole, begin + SPAN), al.minimum(stop, begin + SPAN)
-        ends = al.minimum(ends, begin + SPAN)
-    if WINDOW:  # the first key of the first row, rounded down to whole blocks
-        begin = al.maximum(begin, (m0 + (N - M) + 1 - WINDOW) // BLOCK_N * BLOCK_N)
-    length = al.maximum(stop - begin, 1)  # rows that see no key process one block of masked keys
-    keys = al.arange(BLOCK_N)
-    kv = head // GROUP
-    al.tag(q, lambda b, h, m, d: (b, h, m, d))
-    al.tag(k, lambda b, kv, n, d: (b, kv, n, d))
-    al.tag(v, lambda b, kv, n, e: (b, kv, n, e))
-    W = WIDTH if WIDTH else D
-    qt = al.stage(q[batch, head, m0 : m0 + BLOCK_M, 0:W], boundary_check=edges(D, W))
-    top = al.full((BLOCK_M,), NEVER, al.float32)
-    total = al.zeros((BLOCK_M,), al.float32)
-    p = al.zeros((BLOCK_M, BLOCK_N), DTYPE)
-    acc = al.zeros((BLOCK_M, W), al.float32)
-    for n0 in al.pipelined(0, length, BLOCK_N, stages=STAGES, producer_warps=4):
-        first = begin + n0
-        # The values are those of the block before, so that their product runs beside the softmax of this one.
-        kt = al.stage(k[batch, kv, first : first + BLOCK_N, 0:W], boundary_check=edges(D, W))
-        vt = al.stage(v[batch, kv, first - BLOCK_N : first, 0:W], boundary_check=edges(D, W))
-        s = al.mma(qt, kt, al.zeros((BLOCK_M, BLOCK_N), al.float32))
-        al.assert_tags(
-            lambda i, j: s[i, j] == (head, m0 + i, kv, first + j, batch, al.once(0, D)),
-            where=lambda i, j: (m0 + i < M) & (first + j < N),
-        )
-        if not BESIDE and n0 > 0:
-            acc = al.mma(p, al.trans(vt), acc)
-        if CAP != 0.0:
-            s = al.tanh_approx(s * (scale * (LN2 / CAP)))
-        if SCORE is not None:
-            i, j = (m0 + al.arange(BLOCK_M))[:, None], (first + keys)[None, :]
-            s = SCORE(s * (unit_of(scale, CAP, None) * LN2), batch, head, i, j)
-        unit = unit_of(scale, CAP, SCORE)
-        if whole < first + BLOCK_N:
-            s = al.where((first + keys)[None, :] < ends[:, None], s, NEVER)
-        if WINDOW and first < m0 + BLOCK_M + (N - M) - WINDOW:
-            s = al.where(ends[:, None] - WINDOW <= (first + keys)[None, :], s, NEVER)
-        if MASK is not None:
-            i, j = (m0 + al.arange(BLOCK_M))[:, None], (first + keys)[None, :]
-            s = al.where(MASK(batch, head, i, j), s, NEVER)
-        if BESIDE:
-            acc = al.mma(p, al.trans(vt), acc)
-        top, shift, shrink = raise_top(s, top, unit)
-        acc = acc * shrink[:, None]  # ends the product before: from here on, its registers are free for new weights
-        w = al.exp2(al.fma(s, unit, shift[:, None]))
-        total = total * shrink + al.sum(w, axis=1)
-        p = w.to(DTYPE)
-        al.tag(p, lambda i, j: dict(h=head, m=m0 + i, kv=kv, n=first + j, b=batch))
-    last = begin + (al.cdiv(length, BLOCK_N) - 1) * BLOCK_N
-    vt = al.stage(v[batch, kv, last : last + BLOCK_N, 0:W], boundary_check=edges(D, W))
-    acc = al.mma(p, al.trans(vt), acc)
-    # Every key once, up to the last block that a row of these may see.
-    if W == D:
-        al.assert_tags(lambda i, j: acc[i, j].n == al.once(begin, al.minimum(last + BLOCK_N, N)))
-        al.assert_tags(lambda i, j: acc[i, j].m == m0 + i)
-        al.assert_tags(lambda i, j: acc[i, j].e == j)
-    y = acc * (1.0 / al.where(total == 0.0, 1.0, total))[:, None]
-    al.store(o[batch, head, part, m0 : m0 + BLOCK_M, 0:W], y.to(OUT), boundary_check=edges(D, W))
-    rows = m0 + al.arange(BLOCK_M)
-    unit = unit_of(scale, CAP, SCORE)
-    level = al.where(top == NEVER, 0.0, top * unit) + al.log2(total)
-    al.store(lse[batch, head, part, rows], level * LN2, mask=rows < M)
+    """Attention as `attend` computes it."""
+    attend(
+        q, k, v, o, lse, scale, None, None, None,
+        DTYPE, OUT, D, GROUP, CAUSAL, BLOCK_M, BLOCK_N, STAGES, VALUES, HEADS, SCHEDULE, PARTS, SPAN, BESIDE, WIDTH,
+        WINDOW, CAP, SCORE, MASK, RANGE, INVARIANT,
+    )  # fmt: skip
 
 
 @argus.kernel(num_warps=4)
@@ -200,6 +229,8 @@ def attention_combine(
     """The attention to all keys, `o`, and its log-sum-exp: of `parts` of the keys and their log-sum-exps, `levels`."""
     Z, M = parts.shape[0], parts.shape[2]
     al.requires(parts.shape[1] == PARTS)
+    al.invariant(o, Z)
+    al.invariant(lse, Z)
     al.spec(o, lambda z, i, e: al.sum(lambda t: al.softmax(lambda u: levels[z, u, i])[t] * parts[z, t, i, e]))
     al.spec(lse, lambda z, i: al.logsumexp(lambda t: levels[z, t, i]))
     block, z = al.grid(al.cdiv(M, ROWS), Z)
@@ -240,17 +271,6 @@ def attention(
     """
     o, lse = attention_function((q, k, v), scale_of(scale), (causal,))
     return (o, lse) if return_lse else o
-
-
-def scale_of(scale: float | None) -> tuple[Number, ...]:
-    """Return the scale as the number that kernels receive, if it is a valid scale. Raises LaunchError."""
-    if scale is None:
-        return ()
-    scale = float(scale)
-    if not (isfinite(scale) and scale > 0):
-        what = f"the scale is {scale}, no positive number"
-        raise LaunchError.of("bad-scale", what, "leave it out for 1 / sqrt(D)")
-    return (scale * LOG2E,)
 
 
 def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...], causal: bool) -> Work:
@@ -329,21 +349,6 @@ def _join(rooms: Tensors, made: Tensors, heads: int, dtype: object) -> Call:
     return Call(attention_combine, (*joined, *results), {"DTYPE": dtype, "D": size, "PARTS": parts})
 
 
-def checked(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, sizes: Sequence[int] = HEAD_SIZES) -> tuple[DType, int]:
-    """Check the operands; return their dtype and the number of query heads per key head. Raises LaunchError."""
-    dtype, group = dtype_of("q", q, ("float16", "bfloat16")), _group(q, k, sizes)
-    for name, x in (("k", k), ("v", v)):
-        dtype_of(name, x, (dtype.name,))
-    same_shape("k", k, (q.shape[0], *k.shape[1:3], q.shape[3]))
-    same_shape("v", v, tuple(k.shape))
-    return dtype, group
-
-
-def results(q: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return empty tensors for the result and its log-sum-exp."""
-    return q.new_empty(q.shape), q.new_empty(q.shape[:3], dtype=_float32())
-
-
 def _fake(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, _scale: float | None, _causal: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
@@ -372,20 +377,6 @@ attention_function = Function(
 )
 
 
-def _group(q: torch.Tensor, k: torch.Tensor, sizes: Sequence[int]) -> int:
-    """Return the number of query heads for each head of keys. Raises LaunchError."""
-    if q.ndim != 4 or k.ndim != 4 or q.shape[3] not in sizes:
-        named = " or ".join(map(str, sizes))
-        what = f"`q` has the shape {tuple(q.shape)} and `k` {tuple(k.shape)}; heads are [batch, heads, rows, {named}]"
-        help = "pass tensors of four dimensions, the last of a size that there is"
-        raise LaunchError.of("shape-mismatch", what, help)
-    heads, shared = q.shape[1], k.shape[1]
-    if not shared or heads % shared:
-        what = f"{heads} heads of queries cannot share {shared} of keys, which do not divide them"
-        raise LaunchError.of("shape-mismatch", what, "pass as many heads of k and v as of q, or a divisor of them")
-    return max(1, heads // shared)
-
-
 def _together(q: torch.Tensor, group: int) -> torch.Tensor | None:
     """Return the rows of all query heads of a head of keys as the rows of one head, if they are adjacent in memory.
     Less is padded then, and keys are loaded once for all of them. Without a mask, nothing depends on the head."""
@@ -393,9 +384,3 @@ def _together(q: torch.Tensor, group: int) -> torch.Tensor | None:
     if rows > 1 and q.stride(1) != rows * q.stride(2):
         return None
     return q.view(batch, heads // group, group * rows, size)
-
-
-def _float32() -> torch.dtype:
-    import torch
-
-    return torch.float32

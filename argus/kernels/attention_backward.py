@@ -10,7 +10,8 @@ import argus
 import argus.language as al
 from argus.backend.launch.evaluate import Number
 from argus.ir.types import DType
-from argus.kernels.attention import attention_function, checked, scale_of
+from argus.kernels.attention import attention_function
+from argus.kernels.attention_operands import checked, scale_of
 from argus.kernels.rows import dtype_of, same_shape
 from argus.runtime.device import target_of
 from argus.runtime.function import Function, Operator

@@ -11,7 +11,9 @@ from argus.backend.launch.evaluate import Number
 from argus.diagnostic import LaunchError
 from argus.ir.machine import H200
 from argus.ir.types import DType
-from argus.kernels.attention import HEAD_SIZES, attention_combine, scale_of
+from argus.kernels.attention import attention_combine
+from argus.kernels.attention_operands import EIGHT_BITS, HEAD_SIZES, check_scales, results, scale_of
+from argus.kernels.attention_scores import LN2, LOG2E, NEVER, raise_top
 from argus.kernels.rows import dtype_of, same_rank, same_shape
 from argus.runtime.function import Function, Operator
 from argus.runtime.work import Call, Work
@@ -19,15 +21,122 @@ from argus.runtime.work import Call, Work
 if TYPE_CHECKING:
     import torch
 
-NEVER = -float("inf")
-LN2 = 0.6931471805599453
-LOG2E = 1.4426950408889634
 MOST_QUERIES, MOST_ROWS = 8, 64
-_LEAST_KEYS = 256  # keys of a part
-_PROGRAMS = {4: 2, 2: 8}
+_LEAST_KEYS = 256  # of a part
+_INVARIANT_KEYS = 1024  # of a part, whatever else there is
+_PROGRAMS = {8: 1, 4: 2, 2: 8}
 """Programs for each multiprocessor, by their warps, where sequences are long enough: with more of them, beginnings and
 the parts that are joined cost more than an even end gains. On an H200, heads of 32,768 keys are read at 4.3 TB/s in
 parts of 8192, at 4.1 in parts of 2048."""
+
+Tensors = tuple[Any, ...]
+
+
+@argus.func
+def scaled(x, scales, h):
+    """Return a number times the scale of its head, if heads have scales."""
+    return x if scales is None else x * scales[h]
+
+
+@argus.func
+def key_score(q, keys, key_scales, table, lens, b, h, t, i, j, scale, PAGE, QUERIES, SPAN):
+    """Return the score of row i and key j of sequence b, -inf for keys that are not of part t or not seen."""
+    return al.where(
+        (j <= lens[b] - QUERIES + i % QUERIES) & (t * SPAN * PAGE <= j) & (j < (t + 1) * SPAN * PAGE),
+        scaled(al.sum(lambda d: q[b, h, i, d] * keys[table[b, j // PAGE], j % PAGE, h, d]), key_scales, h)
+        * (scale * LN2),
+        NEVER,
+    )
+
+
+@argus.func
+def value_of(values, value_scales, table, b, n, h, e, PAGE):
+    """Return element e of the value of key n of sequence b."""
+    return scaled(values[table[b, n // PAGE], n % PAGE, h, e], value_scales, h)
+
+
+@argus.func
+def before(first, BLOCK, length):
+    """Return True for those of BLOCK keys from `first` on that a sequence has."""
+    return (first + al.arange(BLOCK) < length)[:, None]
+
+
+@argus.func
+def decode(
+    q, keys, values, key_scales, value_scales, table, lens, parts, levels, scale,
+    DTYPE, PAGE, BLOCK, QUERIES, ROWS, SPAN, INVARIANT,
+):  # fmt: skip
+    """Attention of the R rows of each head to the keys of SPAN pages: `parts`, and their log-sum-exps, `levels`.
+
+    Key j of sequence b is `keys[table[b, j // PAGE], j % PAGE]`, for `j < lens[b]`. A head's rows are of the queries
+    that share its keys, QUERIES of each, which see the last keys one after the other. Without `values` these are the
+    first elements of the keys. Keys and values are multiplied in DTYPE, and by the scales of their heads.
+    A step takes BLOCK keys of a page.
+    INVARIANT: the bits of a sequence's results do not depend on the other sequences, nor on how many there are.
+    """
+    assert PAGE % BLOCK == 0, "a step's keys are of one page"
+    PER = PAGE // BLOCK
+    B, H, R, PAGES, MOST, P = q.shape[0], q.shape[1], q.shape[2], keys.shape[0], table.shape[1], parts.shape[2]
+    E = parts.shape[4]
+    al.requires(scale > 0.0)
+    al.requires(R <= ROWS)
+    al.requires(MOST <= P * SPAN)
+    al.requires((MOST < 2**20) & (P < 2**20))
+    al.requires(al.in_range(table, 0, PAGES))
+    al.requires(al.in_range(lens, 0, MOST * PAGE + 1))
+    if INVARIANT:
+        al.invariant(parts, B)
+        al.invariant(levels, B)
+    held = keys if values is None else values
+    # fmt: off
+    al.spec(parts, lambda b, h, t, i, e: al.sum(lambda n: al.softmax(lambda j: key_score(
+        q, keys, key_scales, table, lens, b, h, t, i, j, scale, PAGE, QUERIES, SPAN
+    ))[n] * value_of(held, value_scales, table, b, n, h, e, PAGE)))
+    al.spec(levels, lambda b, h, t, i: al.logsumexp(lambda j: key_score(
+        q, keys, key_scales, table, lens, b, h, t, i, j, scale, PAGE, QUERIES, SPAN)))
+    # fmt: on
+    head, part, b = al.grid(H, P, B)
+    length = al.load(lens[b])
+    rows = al.arange(ROWS)
+    hidden = QUERIES - 1 - rows % QUERIES  # how many of the last keys a row does not see
+    if values is None:
+        qt = al.stage(q[b, head, 0:ROWS, :], boundary_check=(0,))
+    else:
+        qt = al.load(q[b, head, 0:ROWS, :], boundary_check=(0,))
+    top = al.full((ROWS,), NEVER, al.float32)
+    total = al.zeros((ROWS,), al.float32)
+    acc = al.zeros((ROWS, E), al.float32)
+    # A length that nobody checked reads no more than the table.
+    steps = al.minimum(al.cdiv(length, BLOCK), MOST * PER)
+    for p in range(part * SPAN * PER, al.minimum(steps, (part + 1) * (SPAN * PER))):
+        page = al.load(table[b, p // PER])
+        at = 0 if PER == 1 else p % PER * BLOCK
+        # What stands behind a sequence may be no number, and zero times that is none.
+        if values is None:
+            kt = al.stage(keys[page, at : at + BLOCK, head, :], mask=before(p * BLOCK, BLOCK, length))
+            vt = kt[:, 0:E]
+        elif keys.dtype != DTYPE:
+            kt = al.stage(al.load(keys[page, at : at + BLOCK, head, :]).to(DTYPE))
+            live = before(p * BLOCK, BLOCK, length)
+            vt = al.stage(al.load(values[page, at : at + BLOCK, head, :], mask=live).to(DTYPE))
+        else:
+            kt = al.stage(keys[page, at : at + BLOCK, head, :])
+            vt = al.stage(values[page, at : at + BLOCK, head, :], mask=before(p * BLOCK, BLOCK, length))
+        s = al.mma(qt, kt, al.zeros((ROWS, BLOCK), al.float32))
+        if key_scales is not None:
+            s = s * al.load(key_scales[head])
+        s = al.where((p * BLOCK + al.arange(BLOCK))[None, :] + hidden[:, None] < length, s, NEVER)
+        top, shift, shrink = raise_top(s, top, scale)
+        w = al.exp2(al.fma(s, scale, shift[:, None]))
+        total = total * shrink + al.sum(w, axis=1)
+        acc = acc * shrink[:, None]
+        acc = al.mma(w.to(DTYPE), al.trans(vt), acc)
+    y = acc * (1.0 / al.where(total == 0.0, 1.0, total))[:, None]
+    if value_scales is not None:
+        y = y * al.load(value_scales[head])
+    al.store(parts[b, head, part, 0:ROWS, :], y, boundary_check=(0,))
+    level = al.where(top == NEVER, 0.0, top * scale) + al.log2(total)
+    al.store(levels[b, head, part, rows], level * LN2, mask=rows < R)
 
 
 @argus.kernel(num_warps=4)
@@ -46,72 +155,55 @@ def attention_decode_pages(
     QUERIES: al.constexpr = 1,
     ROWS: al.constexpr = 16,
     SPAN: al.constexpr = 16,
+    INVARIANT: al.constexpr = False,
 ):
-    """Attention of the R rows of each head to the keys of SPAN pages: `parts`, and their log-sum-exps, `levels`.
-
-    Key j of sequence b is `keys[table[b, j // PAGE], j % PAGE]`, for `j < lens[b]`. A head's rows are of the queries
-    that share its keys, QUERIES of each, which see the last keys one after the other.
-    """
-    B, H, R, PAGES, MOST, P = q.shape[0], q.shape[1], q.shape[2], keys.shape[0], table.shape[1], parts.shape[2]
-    al.requires(scale > 0.0)
-    al.requires(R <= ROWS)
-    al.requires(MOST <= P * SPAN)
-    al.requires((MOST < 2**20) & (P < 2**20))
-    al.requires(al.in_range(table, 0, PAGES))
-    al.requires(al.in_range(lens, 0, MOST * PAGE + 1))
-    al.spec(
+    """Attention as `decode` computes it."""
+    decode(
+        q,
+        keys,
+        values,
+        None,
+        None,
+        table,
+        lens,
         parts,
-        lambda b, h, t, i, e: al.sum(
-            lambda n: (
-                al.softmax(
-                    lambda j: al.where(
-                        (j <= lens[b] - QUERIES + i % QUERIES) & (t * SPAN * PAGE <= j) & (j < (t + 1) * SPAN * PAGE),
-                        al.sum(lambda d: q[b, h, i, d] * keys[table[b, j // PAGE], j % PAGE, h, d]) * (scale * LN2),
-                        NEVER,
-                    )
-                )[n]
-                * values[table[b, n // PAGE], n % PAGE, h, e]
-            )
-        ),
-    )
-    al.spec(
         levels,
-        lambda b, h, t, i: al.logsumexp(
-            lambda j: al.where(
-                (j <= lens[b] - QUERIES + i % QUERIES) & (t * SPAN * PAGE <= j) & (j < (t + 1) * SPAN * PAGE),
-                al.sum(lambda d: q[b, h, i, d] * keys[table[b, j // PAGE], j % PAGE, h, d]) * (scale * LN2),
-                NEVER,
-            )
-        ),
+        scale,
+        DTYPE,
+        PAGE,
+        PAGE,
+        QUERIES,
+        ROWS,
+        SPAN,
+        INVARIANT,
     )
-    head, part, b = al.grid(H, P, B)
-    length = al.load(lens[b])
-    rows = al.arange(ROWS)
-    hidden = QUERIES - 1 - rows % QUERIES  # the number of last keys that a row does not see
-    qt = al.load(q[b, head, 0:ROWS, :], boundary_check=(0,))
-    top = al.full((ROWS,), NEVER, al.float32)
-    total = al.zeros((ROWS,), al.float32)
-    acc = al.zeros((ROWS, D), al.float32)
-    pages = al.minimum(al.cdiv(length, PAGE), MOST)  # An unchecked length reads no more than the table.
-    for p in range(part * SPAN, al.minimum(pages, (part + 1) * SPAN)):
-        page = al.load(table[b, p])
-        kt = al.stage(keys[page, :, head, :])
-        # Memory behind a sequence may hold NaN, and zero times NaN is NaN.
-        vt = al.stage(values[page, :, head, :], mask=(p * PAGE + al.arange(PAGE) < length)[:, None])
-        s = al.mma(qt, kt, al.zeros((ROWS, PAGE), al.float32))
-        s = al.where((p * PAGE + al.arange(PAGE))[None, :] + hidden[:, None] < length, s, NEVER)
-        new = al.maximum(top, al.max(s, axis=1))
-        shift = al.where(new == NEVER, 0.0, -new * scale)
-        shrink = al.exp2(al.fma(top, scale, shift))
-        w = al.exp2(al.fma(s, scale, shift[:, None]))
-        total = total * shrink + al.sum(w, axis=1)
-        top = new
-        acc = acc * shrink[:, None]
-        acc = al.mma(w.to(DTYPE), al.trans(vt), acc)
-    y = acc * (1.0 / al.where(total == 0.0, 1.0, total))[:, None]
-    al.store(parts[b, head, part, 0:ROWS, :], y, boundary_check=(0,))
-    level = al.where(top == NEVER, 0.0, top * scale) + al.log2(total)
-    al.store(levels[b, head, part, rows], level * LN2, mask=rows < R)
+
+
+@argus.kernel(num_warps=4)
+def attention_decode_scaled(
+    q: al.Tensor[DTYPE, "B H R D"],
+    keys: al.Tensor[STORED, "PAGES PAGE H D"],
+    values: al.Tensor[STORED, "PAGES PAGE H D"],
+    key_scales: al.Tensor[al.float32, "H"],
+    value_scales: al.Tensor[al.float32, "H"],
+    table: al.Tensor[al.int32, "B MOST"],
+    lens: al.Tensor[al.int32, "B"],
+    parts: al.Tensor[al.float32, "B H P R D"],
+    levels: al.Tensor[al.float32, "B H P R"],
+    scale: al.float32,
+    DTYPE: al.constexpr = al.bfloat16,
+    STORED: al.constexpr = al.float8_e4m3fn,
+    D: al.constexpr = 128,
+    PAGE: al.constexpr = 64,
+    QUERIES: al.constexpr = 1,
+    ROWS: al.constexpr = 16,
+    SPAN: al.constexpr = 16,
+):
+    """Attention as `decode` computes it, over keys and values of 8 bits, with a scale for each head."""
+    decode(
+        q, keys, values, key_scales, value_scales, table, lens, parts, levels, scale,
+        DTYPE, PAGE, PAGE, QUERIES, ROWS, SPAN, False,
+    )  # fmt: skip
 
 
 def attention_decode(
@@ -121,8 +213,11 @@ def attention_decode(
     table: torch.Tensor,
     lens: torch.Tensor,
     *,
+    key_scale: torch.Tensor | None = None,
+    value_scale: torch.Tensor | None = None,
     scale: float | None = None,
     return_lse: bool = False,
+    batch_invariant: bool = False,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
     """Attention of the last queries `[B, H, M, D]` of sequences to their keys in a cache `[pages, page, H / G, D]`.
 
@@ -130,58 +225,90 @@ def attention_decode(
     `[B]` are int32. The M queries, at most 8, are the last of each sequence: the last one sees all keys, the one before
     it one key less. D is 64 or 128, a page a multiple of 16 keys, and `M * G` at most 64. All numbers in `table` have
     to be those of pages, also where a sequence has none, and lengths at most `most * page`: this is not checked.
-    Queries that see no key give zeros. `scale` and `return_lse` are those of `attention`. Raises LaunchError.
+    Queries that see no key give zeros. `scale` and `return_lse` are those of `attention`.
+
+    A cache has the dtype of q, or is float8_e4m3fn or int8, as `cache_append` writes it. Then its numbers
+    are multiplied by `key_scale` and `value_scale`, float32 `[H / G]`, or `[1]` for all heads, which is copied.
+    `batch_invariant`: the bits of a sequence's results do not depend on the other sequences, nor on how many there are,
+    which is proved, for caches of 16 bits; keys are then cut into parts of about a thousand. Raises LaunchError.
     """
-    o, lse = _decode((q, keys, values, table, lens), scale_of(scale), ())
+    scales = tuple(x for x in (key_scale, value_scale) if x is not None)
+    o, lse = _decode((q, keys, values, table, lens, *scales), scale_of(scale), (batch_invariant,))
     return (o, lse) if return_lse else o
 
 
-def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...]) -> Work:
-    q, keys, values, table, lens = tensors
-    dtype, made = _checked(*tensors), _results(q)
+def _work(tensors: Tensors, numbers: tuple[Number, ...], invariant: bool) -> Work:
+    q, keys, values, table, lens, *scales = tensors
+    dtype, made = _checked(*tensors), results(q)
+    if scales and invariant:
+        what = "a cache of 8 bits in a form whose results must not depend on the batch, which is not proved"
+        raise LaunchError.of("argument-type", what, "leave out `batch_invariant`, or pass a cache of 16 bits")
     if not (q.numel() and table.numel() and keys.numel()):
         return Work((), (made[0].zero_(), made[1].fill_(NEVER)))
-    (B, _, M, D), (_, page, heads, _) = q.shape, keys.shape
-    rows = q.contiguous().view(B, heads, -1, D)
-    read = (rows, *(x if x.stride(3) == 1 else x.contiguous() for x in (keys, values)))
+    heads, D = keys.shape[2:]
+    rows = q.contiguous().view(len(q), heads, -1, D)
+    cache = tuple(x if x.stride(3) == 1 else x.contiguous() for x in (keys, values))
+    constants: dict[str, object] = {"DTYPE": dtype, "D": D, "QUERIES": q.shape[2]}
+    constants["num_warps"] = 2 if keys.shape[1] % 32 else 4
+    kernel = attention_decode_pages
+    if scales:
+        kernel, constants["STORED"] = attention_decode_scaled, dtype_of("keys", keys, EIGHT_BITS)
+    else:
+        constants["INVARIANT"] = invariant
+    factors = tuple(x.expand(heads).contiguous() for x in scales)
+    return in_parts(kernel, (rows, *cache, *factors), (table, lens), numbers or (D**-0.5 * LOG2E,), made, constants,
+                    invariant)  # fmt: skip
+
+
+def in_parts(
+    kernel: Any, read: Tensors, index: Tensors, scale: tuple[Number, ...], made: Tensors, constants: dict[str, object],
+    invariant: bool = False,
+) -> Work:  # fmt: skip
+    """Return the launch of `kernel` for all parts of the keys, and that which joins the parts.
+
+    `read` begins with the rows of queries and the keys' pages; `index` are table and lengths; `made` the results.
+    """
+    (B, heads, R, _), page, E = read[0].shape, read[1].shape[1], made[0].shape[3]
+    table, lens = index
     index = table if table.stride(1) == 1 else table.contiguous(), lens.contiguous()
-    warps = 2 if page % 32 else 4
-    span, parts = _parts(B * heads, table.shape[1], page, warps)
-    room, levels = (made[1].new_empty(B, heads, parts, rows.shape[2], *each) for each in ((D,), ()))
-    constants: dict[str, object] = {"DTYPE": dtype, "D": D, "PAGE": page, "QUERIES": M, "SPAN": span}
-    constants |= {"ROWS": max(16, 1 << (rows.shape[2] - 1).bit_length()), "num_warps": warps}
-    scale = numbers or (D**-0.5 * LOG2E,)
-    first = Call(attention_decode_pages, (*read, *index, room, levels, *scale), constants)
-    joined = room.view(B * heads, parts, -1, D), levels.view(B * heads, parts, -1)
-    results = made[0].view(B * heads, -1, D), made[1].view(B * heads, -1)
-    join = Call(attention_combine, (*joined, *results), {"DTYPE": dtype, "D": D, "PARTS": parts})
+    span, parts = _parts(B * heads, table.shape[1], page, int(str(constants["num_warps"])), invariant)
+    room, levels = (made[1].new_empty(B, heads, parts, R, *each) for each in ((E,), ()))
+    constants |= {"PAGE": page, "SPAN": span, "ROWS": max(16, 1 << (R - 1).bit_length())}
+    first = Call(kernel, (*read, *index, room, levels, *scale), constants)
+    joined = room.view(B * heads, parts, -1, E), levels.view(B * heads, parts, -1)
+    together = made[0].view(B * heads, -1, E), made[1].view(B * heads, -1)
+    join = Call(attention_combine, (*joined, *together), {"DTYPE": constants["DTYPE"], "D": E, "PARTS": parts})
     return Work((first, join), made)
 
 
-def _parts(heads: int, pages: int, page: int, warps: int) -> tuple[int, int]:
-    """Return the number of pages of a part and the number of parts, both powers of two, so that few kernels are built.
-    The parts keep all multiprocessors busy if all sequences have the largest allowed length."""
+def _parts(heads: int, pages: int, page: int, warps: int, invariant: bool = False) -> tuple[int, int]:
+    """The pages of a part, and how many parts there are, both powers of two, so that few kernels are built: enough to
+    keep all multiprocessors busy where all sequences are as long as they may be. If `invariant`, a part's pages depend
+    on the page alone: parts that a longer table adds have no key, and leave what is joined as it is."""
     wanted = -(-_PROGRAMS[warps] * H200.multiprocessors // heads)
-    span = 1 << (max(1, -(-_LEAST_KEYS // page), pages // wanted) - 1).bit_length()
+    least = max(1, -(-(_INVARIANT_KEYS if invariant else _LEAST_KEYS) // page))
+    span = 1 << (max(least, 0 if invariant else pages // wanted) - 1).bit_length()
     return span, 1 << (-(-pages // span) - 1).bit_length()
 
 
 def _checked(
-    q: torch.Tensor, keys: torch.Tensor, values: torch.Tensor, table: torch.Tensor, lens: torch.Tensor
+    q: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    table: torch.Tensor,
+    lens: torch.Tensor,
+    *scales: torch.Tensor,
 ) -> DType:
     """Return the dtype. Raises LaunchError."""
     dtype = dtype_of("q", q, ("float16", "bfloat16"))
-    for name, x in (("keys", keys), ("values", values)):
-        dtype_of(name, x, (dtype.name,))
-    for name, x, rank in (("q", q, 4), ("keys", keys, 4), ("table", table, 2), ("lens", lens, 1)):
+    stored = dtype_of("keys", keys, (dtype.name, *EIGHT_BITS))
+    dtype_of("values", values, (stored.name,))
+    for name, x, rank in (("q", q, 4), ("keys", keys, 4)):
         same_rank(name, x, rank)
-    for name, x in (("table", table), ("lens", lens)):
-        dtype_of(name, x, ("int32",))
-    (B, H, M, D), (_, page, heads, _) = q.shape, keys.shape
+    check_index(table, lens, len(q))
+    (_, H, M, D), (_, page, heads, _) = q.shape, keys.shape
     same_shape("keys", keys, (*keys.shape[:3], D))
     same_shape("values", values, tuple(keys.shape))
-    same_shape("table", table, (B, table.shape[1]))
-    same_shape("lens", lens, (B,))
     if D not in HEAD_SIZES or page % 16 or not page or not 0 < M <= MOST_QUERIES:
         what = f"{M} queries of size {D} over pages of {page} keys"
         help = f"pass 1 to {MOST_QUERIES} queries of 64 or 128 elements, and pages of a multiple of 16 keys"
@@ -190,34 +317,41 @@ def _checked(
         what = f"{H} heads of {M} queries share {heads} heads of keys"
         help = f"pass a divisor of the heads, which leaves each of them at most {MOST_ROWS} rows of queries"
         raise LaunchError.of("shape-mismatch", what, help)
+    check_scales(stored, heads, scales)
     return dtype
 
 
-def _results(q: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    import torch
-
-    return q.new_empty(q.shape), q.new_empty(q.shape[:3], dtype=torch.float32)
+def check_index(table: torch.Tensor, lens: torch.Tensor, count: int) -> None:
+    """Raise LaunchError unless `table` and `lens` are those of `count` sequences."""
+    for name, x, rank in (("table", table, 2), ("lens", lens, 1)):
+        same_rank(name, x, rank)
+        dtype_of(name, x, ("int32",))
+    same_shape("table", table, (count, table.shape[1]))
+    same_shape("lens", lens, (count,))
 
 
 def _fake(*given: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    _checked(*given[:5])
-    return _results(given[0])
+    tensors, _, _ = _split(*given)
+    _checked(*tensors)
+    return results(tensors[0])
 
 
-def _joined(tensors: tuple[Any, ...], numbers: tuple[Number, ...], _way: tuple[()]) -> tuple[Any, ...]:
-    return (*tensors, numbers[0] / LOG2E if numbers else None)
+def _joined(tensors: Tensors, numbers: tuple[Number, ...], way: tuple[bool]) -> Tensors:
+    scales = tensors[5:] if len(tensors) == 7 else (*tensors[5:], *(None,) * (7 - len(tensors)))
+    return (*tensors[:5], *scales, numbers[0] / LOG2E if numbers else None, *way)
 
 
-def _split(*given: Any) -> tuple[tuple[Any, ...], tuple[Number, ...], tuple[()]]:
-    *tensors, scale = given
-    return tuple(tensors), () if scale is None else (scale * LOG2E,), ()
+def _split(*given: Any) -> tuple[Tensors, tuple[Number, ...], tuple[bool]]:
+    *tensors, scale, invariant = given
+    found = tuple(x for x in tensors if x is not None)
+    return found, () if scale is None else (scale * LOG2E,), (invariant,)
 
 
 _decode = Function(
     _work,
     Operator(
-        "attention_decode(Tensor q, Tensor keys, Tensor values, Tensor table, Tensor lens, float? scale)"
-        " -> (Tensor, Tensor)",
+        "attention_decode(Tensor q, Tensor keys, Tensor values, Tensor table, Tensor lens, Tensor? key_scale, "
+        "Tensor? value_scale, float? scale, bool batch_invariant) -> (Tensor, Tensor)",
         _fake,
         join=_joined,
         split=_split,

@@ -23,10 +23,10 @@ def raise_top(s, top, scale):
 
 
 @argus.func
-def unit_of(scale, CAP, SCORE):
-    """Return the factor that converts scores to exponents of base 2. For capped scores it is applied after the tangent.
-    """
-    return LOG2E if SCORE is not None else scale if CAP == 0.0 else CAP * LOG2E
+def unit_of(scale, CAP, OTHER):
+    """Return the factor that converts scores to exponents of base 2. For capped scores it is applied after the tangent;
+    OTHER scores are whole."""
+    return LOG2E if OTHER else scale if CAP == 0.0 else CAP * LOG2E
 
 
 @argus.func
@@ -36,13 +36,25 @@ def capped(x, CAP):
 
 
 @argus.func
-def changed(x, b, h, i, j, CAP, SCORE):
-    """Return a score in another form: capped, and then changed by SCORE."""
-    return capped(x, CAP) if SCORE is None else SCORE(capped(x, CAP), b, h, i, j)
+def sloped(x, slopes, h, away):
+    """Return a score less the slope of its head times the distance of the key (ALiBi)."""
+    return x if slopes is None else x + slopes[h] * away.to(al.float32)
 
 
 @argus.func
-def score(q, k, b, h, t, i, j, reach, scale, GROUP, PARTS, SPAN, WINDOW, CAP, SCORE, MASK):
+def biased(x, bias, b, h, i, j):
+    """Return a score with its bias."""
+    return x if bias is None else x + bias[b, h, i, j]
+
+
+@argus.func
+def changed(x, b, h, i, j, SCORE):
+    """Return a score as SCORE makes it."""
+    return x if SCORE is None else SCORE(x, b, h, i, j)
+
+
+@argus.func
+def score(q, k, slopes, bias, b, h, t, i, j, reach, scale, GROUP, PARTS, SPAN, WINDOW, CAP, SCORE, MASK):
     """Return the score of query i of part t and key j, -inf for keys that i cannot see. `scale` includes log2(e)."""
     return al.where(
         (j <= i + reach)
@@ -50,16 +62,37 @@ def score(q, k, b, h, t, i, j, reach, scale, GROUP, PARTS, SPAN, WINDOW, CAP, SC
         & ((WINDOW == 0) | (i + reach - WINDOW < j))
         & (True if MASK is None else MASK(b, h, i, j)),
         changed(
-            al.sum(lambda d: q[b, h, i, d] * k[b, h // GROUP, j, d]) * (scale * LN2),
+            biased(
+                sloped(
+                    capped(al.sum(lambda d: q[b, h, i, d] * k[b, h // GROUP, j, d]) * (scale * LN2), CAP),
+                    slopes,
+                    h,
+                    j - (i + (k.shape[2] - q.shape[2])),
+                ),
+                bias,
+                b,
+                h,
+                i,
+                j,
+            ),
             b,
             h,
             i,
             j,
-            CAP,
             SCORE,
         ),
         NEVER,
     )
+
+
+@argus.func
+def odds(q, k, sinks, slopes, bias, b, h, t, i, reach, scale, GROUP, PARTS, SPAN, WINDOW, CAP, SCORE, MASK):
+    """Return the sum of the exponentials of all scores of query i of part t, and of the head's sink."""
+    return al.sum(
+        lambda j: al.exp(
+            score(q, k, slopes, bias, b, h, t, i, j, reach, scale, GROUP, PARTS, SPAN, WINDOW, CAP, SCORE, MASK)
+        )
+    ) + al.exp(sinks[h])
 
 
 @argus.func

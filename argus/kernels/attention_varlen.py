@@ -15,7 +15,7 @@ import argus.language as al
 from argus.backend.launch.evaluate import Number
 from argus.diagnostic import LaunchError
 from argus.ir.types import DType
-from argus.kernels.attention import HEAD_SIZES, scale_of
+from argus.kernels.attention_operands import HEAD_SIZES, scale_of
 from argus.kernels.attention_scores import LN2, LOG2E, NEVER, raise_top
 from argus.kernels.dispatch import clamped
 from argus.kernels.rows import dtype_of, same_rank, same_shape

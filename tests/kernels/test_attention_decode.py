@@ -8,10 +8,13 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from argus.diagnostic import LaunchError  # noqa: E402
-from argus.kernels import attention_decode  # noqa: E402
+from argus.compile import prove  # noqa: E402
+from argus.diagnostic import LaunchError, Verdict  # noqa: E402
+from argus.frontend import Options  # noqa: E402
+from argus.kernels import attention_decode, attention_decode_latent  # noqa: E402
 from argus.kernels.attention_decode import _parts  # noqa: E402
-from tests.kernels.common import assert_proved, random  # noqa: E402
+from argus.source import SourceFile  # noqa: E402
+from tests.kernels.common import assert_proved, random, source_of  # noqa: E402
 
 
 def cache(sizes: tuple[int, ...], lens: list[int], dtype: str, device: str) -> tuple[Any, ...]:
@@ -32,7 +35,8 @@ def cache(sizes: tuple[int, ...], lens: list[int], dtype: str, device: str) -> t
 
 
 def exact(q: Any, keys: Any, values: Any, table: Any, lens: Any, scale: float) -> tuple[Any, Any]:
-    results, levels = torch.zeros(q.shape, dtype=torch.float64), torch.full(q.shape[:3], -float("inf")).double()
+    results = torch.zeros((*q.shape[:3], values.shape[3]), dtype=torch.float64)
+    levels = torch.full(q.shape[:3], -float("inf")).double()
     group, queries = q.shape[1] // keys.shape[2], q.shape[2]
     for b, length in enumerate(lens.tolist()):
         k, v = (x[table[b].long()].flatten(0, 1)[:length].double().repeat_interleave(group, 1) for x in (keys, values))
@@ -63,6 +67,45 @@ def test_results(device: str, sizes: tuple[int, ...], lens: list[int]) -> None:
     torch.testing.assert_close(levels.double().cpu(), exactly, rtol=1e-5, atol=1e-5)
 
 
+def exact_cache(x: Any, scale: Any) -> Any:
+    """A cache of 8 bits as numbers."""
+    return x.double() * scale.double()[:, None]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("dtype", "size", "page"), [("int8", 64, 16), ("float8_e4m3fn", 128, 32)])
+def test_caches_of_8_bits(device: str, dtype: str, size: int, page: int) -> None:
+    q, keys, values, table, lens = cache((4, 2, 2, size, page, 3), [33, 2, 0], "bfloat16", device)
+    whole = [(x * 40).nan_to_num(99.0).to(getattr(torch, dtype)) for x in (keys, values)]
+    scales = [random(2, device=device, seed=i).abs() / 40 for i in (5, 6)]
+    given = (q, *whole, table, lens)
+    found = attention_decode(*given, scale=0.2, key_scale=scales[0], value_scale=scales[1])
+    wanted, _ = exact(q, *map(exact_cache, whole, scales), table, lens, 0.2)
+    eps = torch.finfo(found.dtype).eps
+    torch.testing.assert_close(found.double().cpu(), wanted, rtol=2 * eps, atol=2 * eps)
+
+
+@pytest.mark.slow
+def test_results_do_not_depend_on_the_batch(device: str) -> None:
+    q, keys, values, table, lens = cache((4, 2, 1, 64, 16, 66), [1030, 7, 300], "bfloat16", device)
+    together = attention_decode(q, keys, values, table, lens, batch_invariant=True)
+    for b, most in ((0, 66), (1, 1), (2, 20)):
+        one = slice(b, b + 1)
+        alone = attention_decode(q[one], keys, values, table[one, :most], lens[one], batch_invariant=True)
+        assert torch.equal(alone[0], together[b])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("heads", "queries", "page"), [(4, 1, 16), (24, 2, 64), (65, 1, 48)])
+def test_latent_heads(device: str, heads: int, queries: int, page: int) -> None:
+    q, keys, _, table, lens = cache((heads, 1, queries, 576, page, 3), [2 * page + 1, 2, 0], "bfloat16", device)
+    found, levels = attention_decode_latent(q, keys[:, :, 0], table, lens, scale=0.07, return_lse=True)
+    wanted, exactly = exact(q, keys, keys[..., :512], table, lens, 0.07)
+    eps = torch.finfo(found.dtype).eps
+    torch.testing.assert_close(found.double().cpu(), wanted, rtol=2 * eps, atol=eps)
+    torch.testing.assert_close(levels.double().cpu(), exactly, rtol=1e-5, atol=1e-5)
+
+
 def test_nothing_to_attend_to(device: str) -> None:
     q, keys, values, table, lens = cache((2, 2, 1, 64, 16, 0), [0, 0], "float16", device)
     assert not attention_decode(q, keys, values, table, lens).any()
@@ -85,6 +128,30 @@ def test_wrong_arguments_are_refused(place: int, change: Any, message: str) -> N
         attention_decode(*given)
 
 
+def test_wrong_latent_rows_are_refused() -> None:
+    q, keys, _, table, lens = cache((2, 1, 1, 576, 16, 3), [33, 1], "float16", "cpu")
+    for given, message in (
+        ((q[..., :512], keys[:, :, 0]), "`q` has the shape"),
+        ((q, keys), "`cache` has 4 dimensions"),
+        ((q, keys[:, :8, 0]), "over pages of 8 rows"),
+        ((q, keys[:, :, 0].bfloat16()), "`cache` is a tensor of bfloat16"),
+    ):
+        with pytest.raises(LaunchError, match=message):
+            attention_decode_latent(*given, table, lens, scale=1.0)
+
+
+def test_wrong_scales_are_refused() -> None:
+    q, keys, values, table, lens = cache((2, 2, 1, 64, 16, 3), [33, 1], "float16", "cpu")
+    one = {"key_scale": torch.ones(1), "value_scale": torch.ones(1)}
+    with pytest.raises(LaunchError, match="2 scales for a cache of float16"):
+        attention_decode(q, keys, values, table, lens, **one)
+    keys, values = keys.to(torch.int8), values.to(torch.int8)
+    with pytest.raises(LaunchError, match="0 scales for a cache of int8"):
+        attention_decode(q, keys, values, table, lens)
+    with pytest.raises(LaunchError, match="which is not proved"):
+        attention_decode(q, keys, values, table, lens, **one, batch_invariant=True)
+
+
 def test_parts_are_all_keys() -> None:
     for heads in (1, 8, 1024):
         for page in (16, 48, 128):
@@ -100,7 +167,53 @@ def test_parts_are_all_keys() -> None:
         ("sm_90a", {"PAGE": 16, "num_warps": 2}),
         ("sm_90a", {"PAGE": 128, "QUERIES": 4, "ROWS": 32}),
         ("sm_80", {"PAGE": 64, "D": 64, "QUERIES": 3}),
+        ("sm_90a", {"PAGE": 64, "INVARIANT": True}),
     ],
 )
 def test_proved(target: str, constants: dict[str, Any]) -> None:
     assert_proved("attention_decode", "attention_decode_pages", target, **constants)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("target", "constants"),
+    [
+        ("sm_90a", {"PAGE": 64, "QUERIES": 2}),
+        ("sm_80", {"PAGE": 16, "STORED": "int8", "D": 64, "num_warps": 2}),
+    ],
+)
+def test_caches_of_8_bits_are_proved(target: str, constants: dict[str, Any]) -> None:
+    assert_proved("attention_decode", "attention_decode_scaled", target, **constants)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("target", "constants"),
+    [
+        ("sm_90a", {"PAGE": 64, "BLOCK": 64}),
+        ("sm_90a", {"PAGE": 64, "BLOCK": 32, "ROWS": 64, "num_warps": 8}),
+        ("sm_80", {"PAGE": 48, "BLOCK": 16, "QUERIES": 2, "ROWS": 32, "num_warps": 8}),
+    ],
+)
+def test_latent_heads_are_proved(target: str, constants: dict[str, Any]) -> None:
+    assert_proved("attention_latent", "attention_decode_rows", target, **constants)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kernel", "right", "wrong"),
+    [
+        ("scaled", "s = s * al.load(key_scales[head])", "s = s * al.load(key_scales[0])"),
+        ("scaled", "y = y * al.load(value_scales[head])", "y = y * al.load(key_scales[head])"),
+        ("scaled", "vt = al.stage(al.load(values[page, at : at + BLOCK, head, :], mask=live).to(DTYPE))",
+         "vt = al.stage(al.load(values[page, at : at + BLOCK, head, :]).to(DTYPE))"),
+        ("pages", "hidden[:, None] < length", "hidden[:, None] <= length"),
+    ],
+)  # fmt: skip
+def test_wrong_keys_are_not_proved(kernel: str, right: str, wrong: str) -> None:
+    """Twins of the kernels that the tests above accept."""
+    text = source_of("attention_decode").text
+    assert text.count(right) == 1
+    source = SourceFile("wrong.py", text.replace(right, wrong))
+    report = prove(source, f"attention_decode_{kernel}", Options("sm_80", 4, {"PAGE": 64, "D": 64}))
+    assert report.verdict is not Verdict.PROVED

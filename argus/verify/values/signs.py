@@ -107,6 +107,8 @@ def never_negative(term: Term) -> bool:
             return all(never_negative(inner) for _, inner in parts)
         case Choice(yes=yes, no=no):
             return never_negative(yes) and never_negative(no)
+        case Apply(op="exp" | "exp2", args=(inner,)):
+            return _masked(inner)
         case Apply(op="abs", args=(inner,)):
             return always_real(inner)
         case Apply(op="mul", args=(a, b)) if same_term(a, b):
@@ -123,6 +125,21 @@ def never_negative(term: Term) -> bool:
             return never_negative(start) and all(never_negative(inner) for _, inner in parts)
         case _:
             return always_positive(term)
+
+
+def _masked(term: Term) -> bool:
+    """Return True for a real number that choices may replace by -inf."""
+    match term:
+        case Constant(value=value):
+            return value < math.inf
+        case Via(term=inner):
+            return _masked(inner)
+        case Cases(parts=parts):
+            return all(_masked(inner) for _, inner in parts)
+        case Choice(yes=yes, no=no):
+            return _masked(yes) and _masked(no)
+        case _:
+            return always_real(term)
 
 
 def same_term(a: Term, b: Term) -> bool:

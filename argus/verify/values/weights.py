@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from argus.verify.values.signs import always_real, same_term
+from argus.verify.values.signs import always_positive, always_real, same_term
 from argus.verify.values.summands import Summand
 from argus.verify.values.terms import (
     Again,
@@ -25,7 +25,6 @@ def unless_zero(term: Choice) -> Term | None:
     """Return the sum in `where(sum == 0, number, sum)`, or None for other choices."""
     match compared_with(term.test, 0.0):
         # Sums of weights are not negative.
-        # 6622 Return True if two terms are built in the same way from the same statements' instances.
         case ("eq" | "le", total):
             empty, used = term.yes, term.no
         case ("ne" | "gt", total):
@@ -63,7 +62,8 @@ def splits(term: Term, positive: frozenset[str]) -> bool:
         case Apply(op="add" | "sub" | "mul" | "neg" | "share", args=args):
             return each(*args)
         case Apply(op="truediv", args=(inner, divisor)):
-            return each(inner) and (scalar(divisor, positive) or (guarded(divisor) and each(divisor)))
+            used = scalar(divisor, positive) or always_positive(divisor)
+            return each(inner) and (used or (guarded(divisor) and each(divisor)))
         case Choice(yes=yes, no=no):
             return each(yes, no)
         case _:
