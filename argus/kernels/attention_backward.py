@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 import argus
 import argus.language as al
 from argus.backend.launch.evaluate import Number
+from argus.diagnostic import LaunchError
 from argus.ir.types import DType
 from argus.kernels.attention import attention_function
-from argus.kernels.attention_operands import checked, scale_of
+from argus.kernels.attention_operands import HEAD_SIZES, checked, scale_of, window_of
+from argus.kernels.attention_with import attention_with_function
 from argus.kernels.rows import dtype_of, same_shape
 from argus.runtime.device import target_of
 from argus.runtime.function import Function, Operator
@@ -31,11 +33,12 @@ _ELSEWHERE: Tiles = {"BLOCK": 64, "STEP": 16, "STAGES": 2, "num_warps": 4}
 
 
 @argus.func
-def weight(q, k, lse, b, h, g, i, j, reach, scale):
-    """Return the weight of key j in row i, which sees the keys up to i + reach, of head g among those that share keys.
-    """
+def weight(q, k, lse, b, h, g, i, j, reach, scale, WINDOW):
+    """Return the weight of key j in row i of head g among those that share keys. The row sees the keys up to i + reach,
+    with WINDOW the last WINDOW of these."""
     score = al.sum(lambda d: q[b, h, g, i, d] * k[b, h, j, d]) * (scale * LN2)
-    return al.where(j <= i + reach, al.exp(score - lse[b, h, g, i]), 0.0)
+    seen = (j <= i + reach) & ((WINDOW == 0) | (i + reach - WINDOW < j))
+    return al.where(seen, al.exp(score - lse[b, h, g, i]), 0.0)
 
 
 @argus.func
@@ -91,6 +94,7 @@ def attention_backward_keys(
     STAGES: al.constexpr = 2,
     HEADS: al.constexpr = 33,
     SCHEDULE: al.constexpr = "rows",
+    WINDOW: al.constexpr = 0,
 ):
     """`dv = p.T @ dy` and `dk = (p * (dy @ v.T - delta)).T @ q * scale`, `p` being the weights `exp(scores - lse)`.
 
@@ -103,7 +107,7 @@ def attention_backward_keys(
     al.spec(
         dv,
         lambda b, h, j, e: al.sum(
-            lambda g: al.sum(lambda i: weight(q, k, lse, b, h, g, i, j, reach, scale) * dy[b, h, g, i, e])
+            lambda g: al.sum(lambda i: weight(q, k, lse, b, h, g, i, j, reach, scale, WINDOW) * dy[b, h, g, i, e])
         ),
     )
     al.spec(
@@ -112,7 +116,7 @@ def attention_backward_keys(
             al.sum(
                 lambda g: al.sum(
                     lambda i: (
-                        weight(q, k, lse, b, h, g, i, j, reach, scale)
+                        weight(q, k, lse, b, h, g, i, j, reach, scale, WINDOW)
                         * slope(dy, v, delta, b, h, g, i, j)
                         * q[b, h, g, i, d]
                     )
@@ -132,7 +136,8 @@ def attention_backward_keys(
     kt = al.stage(k[batch, head, n0 : n0 + BLOCK, :], boundary_check=(0,))
     vt = al.stage(v[batch, head, n0 : n0 + BLOCK, :], boundary_check=(0,))
     values, scores = al.zeros((BLOCK, D), al.float32), al.zeros((BLOCK, D), al.float32)
-    turns = al.cdiv(al.maximum(M - begin, 1), STEP) * GROUP  # the same rows of one head after the other
+    end = al.minimum(M, n0 + BLOCK - 1 + WINDOW - (N - M)) if WINDOW else M  # the last row that sees one of the keys
+    turns = al.cdiv(al.maximum(end - begin, 1), STEP) * GROUP  # the same rows of one head after the other
     for turn in al.pipelined(0, turns, 1, stages=STAGES, producer_warps=4):
         one, first = turn % GROUP, begin + turn // GROUP * STEP
         rows = first + al.arange(STEP)
@@ -145,6 +150,8 @@ def attention_backward_keys(
         p = al.exp2(al.fma(s, scale, -level[None, :]))
         if CAUSAL and first < n0 + BLOCK - (N - M) - 1:
             p = al.where(keys[:, None] <= rows[None, :] + (N - M), p, 0.0)
+        if WINDOW and n0 + WINDOW < first + STEP + (N - M):
+            p = al.where(rows[None, :] + (N - M) - WINDOW < keys[:, None], p, 0.0)
         values = al.mma(p.to(DTYPE), al.trans(dt), values)
         r = p * (g - mean[None, :])
         scores = al.mma(r.to(DTYPE), al.trans(qt), scores)
@@ -171,6 +178,7 @@ def attention_backward_queries(
     STAGES: al.constexpr = 2,
     HEADS: al.constexpr = 33,
     SCHEDULE: al.constexpr = "rows",
+    WINDOW: al.constexpr = 0,
 ):
     """`dq = (p * (dy @ v.T - delta)) @ k * scale`, as `attention_backward_keys`."""
     B, H, M, N = q.shape[0], q.shape[1], q.shape[3], k.shape[2]
@@ -182,7 +190,9 @@ def attention_backward_queries(
         lambda b, h, g, i, d: (
             al.sum(
                 lambda j: (
-                    weight(q, k, lse, b, h, g, i, j, reach, scale) * slope(dy, v, delta, b, h, g, i, j) * k[b, h, j, d]
+                    weight(q, k, lse, b, h, g, i, j, reach, scale, WINDOW)
+                    * slope(dy, v, delta, b, h, g, i, j)
+                    * k[b, h, j, d]
                 )
             )
             * (scale * LN2)
@@ -204,14 +214,18 @@ def attention_backward_queries(
     level = al.load(lse[batch, head, one, rows], mask=rows < M) * LOG2E
     mean = al.load(delta[batch, head, one, rows], mask=rows < M)
     acc = al.zeros((BLOCK, D), al.float32)
-    for n0 in al.pipelined(0, al.maximum(stop, 1), STEP, stages=STAGES, producer_warps=4):
-        kt = al.stage(k[batch, head, n0 : n0 + STEP, :], boundary_check=(0,))
-        vt = al.stage(v[batch, head, n0 : n0 + STEP, :], boundary_check=(0,))
+    begin = al.maximum(m0 + (N - M) + 1 - WINDOW, 0) // STEP * STEP if WINDOW else 0
+    for n0 in al.pipelined(0, al.maximum(stop - begin, 1), STEP, stages=STAGES, producer_warps=4):
+        first = begin + n0
+        kt = al.stage(k[batch, head, first : first + STEP, :], boundary_check=(0,))
+        vt = al.stage(v[batch, head, first : first + STEP, :], boundary_check=(0,))
         s = al.mma(qt, kt, al.zeros((BLOCK, STEP), al.float32))
         g = al.mma(dt, vt, al.zeros((BLOCK, STEP), al.float32))
         p = al.exp2(al.fma(s, scale, -level[:, None]))
-        if whole < n0 + STEP:
-            p = al.where((n0 + al.arange(STEP))[None, :] < ends[:, None], p, 0.0)
+        if whole < first + STEP:
+            p = al.where((first + al.arange(STEP))[None, :] < ends[:, None], p, 0.0)
+        if WINDOW and first < m0 + BLOCK + (N - M) - WINDOW:
+            p = al.where(ends[:, None] - WINDOW <= (first + al.arange(STEP))[None, :], p, 0.0)
         r = p * (g - mean[:, None])
         acc = al.mma(r.to(DTYPE), al.trans(kt), acc)
     al.store(dq[batch, head, one, m0 : m0 + BLOCK, :], (acc * (scale * LN2)).to(DTYPE), boundary_check=(0,))
@@ -227,20 +241,23 @@ def attention_backward(
     dlse: torch.Tensor | None = None,
     *,
     causal: bool = False,
+    window: int | None = None,
     scale: float | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return the gradients of q, k and v, given those of `y, lse = attention(q, k, v, return_lse=True)`: `dy` and
     `dlse`.
 
-    `causal` and `scale` are those of `attention`. Without `dlse`, nothing depends on the log-sum-exp. The results are
-    in q's dtype, and the same in each run. Raises LaunchError.
+    `causal` and `scale` are those of `attention`, `window` that of `attention_with`. Without `dlse`, nothing depends on
+    the log-sum-exp. The results are in q's dtype, and the same in each run. Raises LaunchError.
     """
     tensors = (dy, q, k, v, y, lse) if dlse is None else (dy, q, k, v, y, lse, dlse)
-    results: tuple[torch.Tensor, torch.Tensor, torch.Tensor] = _backward(tensors, scale_of(scale), (causal,))
+    results: tuple[torch.Tensor, torch.Tensor, torch.Tensor] = _backward(
+        tensors, scale_of(scale), (causal, window_of(window, causal))
+    )
     return results
 
 
-def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...], causal: bool) -> Work:
+def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...], causal: bool, window: int) -> Work:
     dtype, group = _checked(*tensors)
     q, k, v = tensors[1:4]
     made = tuple(x.new_empty(x.shape) for x in (q, k, v))
@@ -252,7 +269,8 @@ def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...], causal
     first = Call(attention_backward_rows, (dy, y, dlse, delta), {"DTYPE": dtype, "D": q.shape[3]})
     scale = numbers or (q.shape[3] ** -0.5 * LOG2E,)
     constants: dict[str, object] = {"DTYPE": dtype, "D": q.shape[3], "GROUP": group, **_tiles(q, k, v, dy)}
-    constants["CAUSAL"] = causal and q.shape[2] > 1  # the last query sees all keys
+    constants["WINDOW"] = min(window, k.shape[2]) if window else 0
+    constants["CAUSAL"] = causal and (q.shape[2] > 1 or window > 0)  # the last query sees all keys, or its window
     shared = (q.shape[0], k.shape[1], group)
     grouped = [x.view(*shared, *x.shape[2:]) for x in (q, dy, lse, delta, made[0])]
     given = (grouped[0], k, v, *grouped[1:4])
@@ -293,27 +311,27 @@ def _checked(
 
 
 def _fake(*given: Any) -> Tensors:
-    *tensors, _scale, _causal = given
+    *tensors, _scale, _causal, _window = given
     _checked(*tensors)
     return tuple(x.new_empty(x.shape) for x in tensors[1:4])
 
 
-def _joined(tensors: Tensors, numbers: tuple[Number, ...], way: tuple[bool]) -> Tensors:
+def _joined(tensors: Tensors, numbers: tuple[Number, ...], way: tuple[bool, int]) -> Tensors:
     dlse = tensors[6] if len(tensors) > 6 else None
     return (*tensors[:6], dlse, numbers[0] / LOG2E if numbers else None, *way)
 
 
-def _split(*given: Any) -> tuple[Tensors, tuple[Number, ...], tuple[bool]]:
-    *tensors, scale, causal = given
+def _split(*given: Any) -> tuple[Tensors, tuple[Number, ...], tuple[bool, int]]:
+    *tensors, scale, causal, window = given
     found = tuple(x for x in tensors if x is not None)
-    return found, () if scale is None else (scale * LOG2E,), (causal,)
+    return found, () if scale is None else (scale * LOG2E,), (causal, window)
 
 
 _backward = Function(
     _work,
     Operator(
         "attention_backward(Tensor dy, Tensor q, Tensor k, Tensor v, Tensor y, Tensor lse, Tensor? dlse, float? scale,"
-        " bool causal) -> (Tensor, Tensor, Tensor)",
+        " bool causal, int window) -> (Tensor, Tensor, Tensor)",
         _fake,
         join=_joined,
         split=_split,
@@ -333,3 +351,22 @@ def _gradients(ctx: Any, dy: torch.Tensor | None, dlse: torch.Tensor | None) -> 
 
 
 attach(attention_function, _gradients, _save)
+
+
+def _save_with(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.Tensor]) -> None:
+    q, k, v, *added, ctx.scale, ctx.causal, ctx.window, cap, _ = inputs
+    ctx.other = any(x is not None for x in added) or cap or q.shape[3] not in HEAD_SIZES or v.shape != k.shape
+    ctx.save_for_backward(q, k, v, *output)
+
+
+def _gradients_with(ctx: Any, dy: torch.Tensor | None, dlse: torch.Tensor | None) -> tuple[Any, ...]:
+    if ctx.other:
+        what = "`attention_with` has a gradient of windows alone, and of heads of 64 or 128 elements"
+        raise LaunchError.of("no-gradient", what, "call it under torch.no_grad(), or detach its arguments")
+    q, k, v, y, lse = ctx.saved_tensors
+    given = y.new_zeros(y.shape) if dy is None else dy
+    way = {"causal": ctx.causal, "window": ctx.window or None, "scale": ctx.scale}
+    return (*attention_backward(given, q, k, v, y, lse, dlse, **way), *(None,) * 8)
+
+
+attach(attention_with_function, _gradients_with, _save_with)

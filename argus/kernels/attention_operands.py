@@ -85,3 +85,11 @@ def check_scales(stored: DType, heads: int, scales: tuple[torch.Tensor, ...]) ->
     for name, x in zip(("key_scale", "value_scale"), scales, strict=False):
         dtype_of(name, x, ("float32",))
         same_shape(name, x, (1,) if tuple(x.shape) == (1,) else (heads,))
+
+
+def window_of(window: int | None, causal: bool) -> int:
+    """Return the number of keys that a query sees; 0 for all. Raises LaunchError."""
+    if window is not None and (window < 1 or not causal):
+        what = f"a window of {window} keys" + ("" if causal else " without causal=True")
+        raise LaunchError.of("argument-type", what, "pass a positive number of keys, and causal=True")
+    return window or 0

@@ -11,7 +11,7 @@ import argus.language as al
 from argus.backend.launch.evaluate import Number
 from argus.diagnostic import LaunchError
 from argus.kernels.attention import attend, attention_forward
-from argus.kernels.attention_operands import checked, results, scale_of
+from argus.kernels.attention_operands import checked, results, scale_of, window_of
 from argus.kernels.attention_scores import LOG2E, NEVER
 from argus.kernels.attention_tiles import AttentionShape, hopper_tiles
 from argus.kernels.rows import dtype_of, same_shape
@@ -109,7 +109,9 @@ def attention_with(
 
     `batch_invariant`: the bits of a batch's results do not depend on the other batches, nor on how many there are,
     which is proved, without a window; tiles are then those of a batch of eight. Head sizes are 64, 80, 96, 128, 192 and
-    256; with 192, values may have 128. There is no gradient. Raises LaunchError.
+    256; with 192, values may have 128.
+
+    Windows alone have a gradient, of heads of 64 and 128 elements. Raises LaunchError.
     """
     way = (causal, _window(window, causal, batch_invariant), _cap(softcap), batch_invariant)
     added = dict(zip(_ADDED, (sinks, alibi_slopes, bias), strict=True))
@@ -119,20 +121,18 @@ def attention_with(
         what = "a `mask_range` without a `mask`, which hides the keys outside of it"
         raise LaunchError.of("argument-type", what, "pass both, or `mask` alone")
     own = score is not None or mask is not None
-    call, more = (_own, (score, mask, mask_range)) if own else (_with, ())
+    call, more = (_own, (score, mask, mask_range)) if own else (attention_with_function, ())
     o, lse = call(tensors, scale_of(scale), (*way, given, *more))
     return (o, lse) if return_lse else o
 
 
 def _window(window: int | None, causal: bool, invariant: bool) -> int:
     """Return the number of keys that a query sees; 0 for all. Raises LaunchError."""
-    if window is not None and (window < 1 or not causal):
-        what = f"a window of {window} keys" + ("" if causal else " without causal=True")
-        raise LaunchError.of("argument-type", what, "pass a positive number of keys, and causal=True")
-    if window is not None and invariant:
+    found = window_of(window, causal)
+    if found and invariant:
         what = "a window in a form whose results must not depend on the batch, which is not proved"
         raise LaunchError.of("argument-type", what, "leave out `window` or `batch_invariant`")
-    return window or 0
+    return found
 
 
 def _cap(softcap: float | None) -> float:
@@ -237,7 +237,7 @@ def _split(*given: Any) -> tuple[Tensors, tuple[Number, ...], Tensors]:
     return tensors, () if scale is None else (scale * LOG2E,), (*given[7:], there)
 
 
-_with = Function(
+attention_with_function = Function(
     _work,
     Operator(
         "attention_with(Tensor q, Tensor k, Tensor v, Tensor? sinks, Tensor? slopes, Tensor? bias, float? scale, "

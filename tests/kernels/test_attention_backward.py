@@ -15,7 +15,7 @@ from argus.diagnostic import LaunchError, Verdict  # noqa: E402
 from argus.frontend import Options, check, parse  # noqa: E402
 from argus.ir.nodes import Kernel  # noqa: E402
 from argus.ir.types import bfloat16  # noqa: E402
-from argus.kernels import attention, attention_backward  # noqa: E402
+from argus.kernels import attention, attention_backward, attention_with  # noqa: E402
 from argus.passes import lower  # noqa: E402
 from argus.source import SourceFile  # noqa: E402
 from tests.backend.host import run  # noqa: E402
@@ -37,7 +37,9 @@ ELSEWHERE = {"BLOCK": 64, "STEP": 16, "STAGES": 2, "num_warps": 4}
 ALONE = ELSEWHERE | {"STAGES": 1}
 
 
-def exact(q: Any, k: Any, v: Any, causal: bool, scale: float | None = None) -> tuple[Any, Any]:
+def exact(
+    q: Any, k: Any, v: Any, causal: bool, scale: float | None = None, window: int | None = None
+) -> tuple[Any, Any]:
     """The result and the log-sum-exp, with gradients: 0 and a number in rows that see no key."""
     group = q.shape[1] // k.shape[1]
     k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
@@ -45,6 +47,8 @@ def exact(q: Any, k: Any, v: Any, causal: bool, scale: float | None = None) -> t
     seen = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool, device=q.device)
     if causal:
         seen = seen.tril(k.shape[2] - q.shape[2])
+    if window is not None:
+        seen = seen.triu(k.shape[2] - q.shape[2] - window + 1)
     some = seen.any(1)[:, None]
     scores = scores.masked_fill(~seen & some, -float("inf"))
     return torch.where(some, torch.softmax(scores, -1), 0.0) @ v, torch.logsumexp(scores, -1)
@@ -86,6 +90,22 @@ def test_results(device: str, sizes: tuple[int, ...], causal: bool) -> None:
     *tensors, dy = operands(sizes, "bfloat16" if sizes[3] % 2 else "float16", device)
     found = gradients(tuple(tensors), lambda *x: attention(*x, causal=causal, return_lse=True), dy)
     accept(found, wanted(*tensors, dy, causal))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("sizes", "window"), [((1, 4, 2, 70, 70, 64), 20), ((1, 1, 1, 1, 30, 64), 9)])
+def test_windows(device: str, sizes: tuple[int, ...], window: int) -> None:
+    *tensors, dy = operands(sizes, "bfloat16", device)
+    found = gradients(tuple(tensors), lambda *x: attention_with(*x, causal=True, window=window, return_lse=True), dy)
+    doubled = tuple(x.double() for x in tensors)
+    accept(found, gradients(doubled, lambda *x: exact(*x, True, None, window), dy.double()))
+
+
+def test_other_forms_have_no_gradient() -> None:
+    q = random(1, 1, 4, 64, dtype="float16").requires_grad_()
+    for more in ({"softcap": 2.0}, {"sinks": torch.zeros(1)}):
+        with pytest.raises(LaunchError, match="has a gradient of windows alone"):
+            attention_with(q, q, q, **more).sum().backward()
 
 
 @pytest.mark.slow
@@ -184,6 +204,31 @@ def test_proved(target: str, size: int, tiles: dict[str, int], kernel: str, caus
     group = 1 if target == "gfx942" else 4  # causal with shared heads takes more work there than a proof may
     constants: dict[str, Any] = {"DTYPE": "float16", "D": size, "GROUP": group, "CAUSAL": causal, **tiles}
     assert_proved(FILE, f"attention_backward_{kernel}", target, **constants)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kernel", ["keys", "queries"])
+@pytest.mark.parametrize(("target", "group", "tiles"), [("sm_90a", 4, HOPPER), ("sm_80", 1, ELSEWHERE)])
+def test_windows_are_proved(target: str, group: int, tiles: dict[str, int], kernel: str) -> None:
+    constants: dict[str, Any] = {"D": 64, "GROUP": group, "CAUSAL": True, "WINDOW": 1000, **tiles}
+    assert_proved(FILE, f"attention_backward_{kernel}", target, **constants)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kernel", "right", "wrong"),
+    [
+        ("keys", "n0 + BLOCK - 1 + WINDOW - (N - M)", "n0 + BLOCK - 2 - 2 * STEP + WINDOW - (N - M)"),
+        ("queries", "ends[:, None] - WINDOW <= (first", "ends[:, None] - WINDOW < (first"),
+    ],
+)
+def test_wrong_windows_are_not_proved(kernel: str, right: str, wrong: str) -> None:
+    """Twins of the kernels that `test_windows_are_proved` accepts."""
+    text = source_of(FILE).text
+    assert text.count(right) == 1
+    options = Options("sm_80", 4, {"D": 64, "CAUSAL": True, "WINDOW": 1000, "BLOCK": 64, "STEP": 16})
+    report = prove(SourceFile("wrong.py", text.replace(right, wrong)), f"attention_backward_{kernel}", options)
+    assert report.verdict is not Verdict.PROVED
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a", "gfx942"])
