@@ -64,7 +64,7 @@ def before(first, BLOCK, length):
 @argus.func
 def decode(
     q, keys, values, key_scales, value_scales, table, lens, parts, levels, scale,
-    DTYPE, PAGE, BLOCK, QUERIES, ROWS, SPAN, INVARIANT,
+    DTYPE, PAGE, BLOCK, QUERIES, ROWS, SPAN, STAGES, INVARIANT,
 ):  # fmt: skip
     """Attention of the R rows of each head to the keys of SPAN pages: `parts`, and their log-sum-exps, `levels`.
 
@@ -108,7 +108,7 @@ def decode(
     acc = al.zeros((ROWS, E), al.float32)
     # A length that nobody checked reads no more than the table.
     steps = al.minimum(al.cdiv(length, BLOCK), MOST * PER)
-    for p in range(part * SPAN * PER, al.minimum(steps, (part + 1) * (SPAN * PER))):
+    for p in al.pipelined(part * SPAN * PER, al.minimum(steps, (part + 1) * (SPAN * PER)), stages=STAGES):
         page = al.load(table[b, p // PER])
         at = 0 if PER == 1 else p % PER * BLOCK
         # What stands behind a sequence may be no number, and zero times that is none.
@@ -116,9 +116,10 @@ def decode(
             kt = al.stage(keys[page, at : at + BLOCK, head, :], mask=before(p * BLOCK, BLOCK, length))
             vt = kt[:, 0:E]
         elif keys.dtype != DTYPE:
-            kt = al.stage(al.load(keys[page, at : at + BLOCK, head, :]).to(DTYPE))
-            live = before(p * BLOCK, BLOCK, length)
-            vt = al.stage(al.load(values[page, at : at + BLOCK, head, :], mask=live).to(DTYPE))
+            # The copies of both are under way before either is converted.
+            k8 = al.stage(keys[page, at : at + BLOCK, head, :])
+            v8 = al.stage(values[page, at : at + BLOCK, head, :], mask=before(p * BLOCK, BLOCK, length))
+            kt, vt = al.stage(al.load(k8).to(DTYPE)), al.stage(al.load(v8).to(DTYPE))
         else:
             kt = al.stage(keys[page, at : at + BLOCK, head, :])
             vt = al.stage(values[page, at : at + BLOCK, head, :], mask=before(p * BLOCK, BLOCK, length))
@@ -175,6 +176,7 @@ def attention_decode_pages(
         QUERIES,
         ROWS,
         SPAN,
+        1,
         INVARIANT,
     )
 
@@ -198,11 +200,12 @@ def attention_decode_scaled(
     QUERIES: al.constexpr = 1,
     ROWS: al.constexpr = 16,
     SPAN: al.constexpr = 16,
+    STAGES: al.constexpr = 1,
 ):
     """Attention as `decode` computes it, over keys and values of 8 bits, with a scale for each head."""
     decode(
         q, keys, values, key_scales, value_scales, table, lens, parts, levels, scale,
-        DTYPE, PAGE, PAGE, QUERIES, ROWS, SPAN, False,
+        DTYPE, PAGE, PAGE, QUERIES, ROWS, SPAN, STAGES, False,
     )  # fmt: skip
 
 

@@ -44,9 +44,13 @@ def attention_decode_rows(
     QUERIES: al.constexpr = 1,
     ROWS: al.constexpr = 16,
     SPAN: al.constexpr = 16,
+    STAGES: al.constexpr = 1,
 ):
     """Attention as `decode` computes it, of absorbed latent heads: the values are the first E elements of the keys."""
-    decode(q, keys, None, None, None, table, lens, parts, levels, scale, DTYPE, PAGE, BLOCK, QUERIES, ROWS, SPAN, False)
+    decode(
+        q, keys, None, None, None, table, lens, parts, levels, scale,
+        DTYPE, PAGE, BLOCK, QUERIES, ROWS, SPAN, STAGES, False,
+    )  # fmt: skip
 
 
 def attention_decode_latent(
