@@ -33,6 +33,7 @@ def calls() -> Iterator[Call]:
     """All of them."""
     yield from _products()
     yield from _attention()
+    yield from _attention_added()
     yield from _rows()
     yield from _gradients()
     yield from _chosen()
@@ -113,6 +114,58 @@ def _attention() -> Iterator[Call]:
         lambda q, k, v: kernels.attention(q, k, v, causal=True),
         lambda q, k, v: F.scaled_dot_product_attention(q, k, v, attn_mask=seen, enable_gqa=True),
         (q, k, v),
+    )
+
+
+def _attention_added() -> Iterator[Call]:
+    """Sinks and a bias, other values, a cache of 8 bits, and latent heads."""
+    q, k, v = (random(1, 2, n, 64, seed=n).bfloat16() for n in (70, 130, 131))
+    seen = torch.ones(70, 130, dtype=torch.bool).tril(60)
+
+    def exact(q: Any, k: Any, v: Any, sinks: Any, bias: Any) -> Any:
+        x = (q @ k.mT / 8 + bias).masked_fill(~seen, -float("inf"))
+        return torch.softmax(torch.cat((x, sinks[:, None, None].expand(1, 2, 70, 1)), 3), 3)[..., :-1] @ v
+
+    def ours(q: Any, k: Any, v: Any, sinks: Any, bias: Any) -> Any:
+        return kernels.attention_with(q, k, v, causal=True, sinks=sinks, bias=bias)
+
+    yield "attention with sinks and a bias", ours, exact, (q, k, v[:, :, 1:], random(2), random(2, 70, 130))
+    rows = tuple(random(1, 1, n, size, seed=n).bfloat16() for n, size in ((70, 192), (130, 192), (130, 128)))
+    attend = F.scaled_dot_product_attention
+    yield (
+        "attention 192 128",
+        lambda q, k, v: kernels.attention_with(q, k, v, causal=True),
+        lambda q, k, v: attend(q, k, v, attn_mask=seen),
+        rows,
+    )
+    table, lens = torch.tensor([[3, 1], [0, 2]], dtype=torch.int32), torch.tensor([20, 5], dtype=torch.int32)
+    live = (torch.arange(32) < lens[:, None])[:, None, None]
+    keys, values = ((30 * random(4, 16, 2, 64, seed=n)).to(torch.int8) for n in (1, 2))
+
+    def scaled(q: Any, keys: Any, values: Any, table: Any, lens: Any, *scales: Any) -> Any:
+        both = dict(zip(("key_scale", "value_scale"), scales, strict=True))
+        return kernels.attention_decode(q, keys, values, table, lens, **both)
+
+    def exactly(q: Any, keys: Any, values: Any, table: Any, _lens: Any, *scales: Any) -> Any:
+        caches = (
+            (x.double() * f[:, None])[table.long()].flatten(1, 2) for x, f in zip((keys, values), scales, strict=True)
+        )
+        k, v = (x.transpose(1, 2).repeat_interleave(2, 1) for x in caches)
+        return attend(q, k, v, attn_mask=live)
+
+    scales = (torch.rand(2) / 30, torch.rand(2) / 30)
+    yield "decode int8", scaled, exactly, (random(2, 4, 1, 64).bfloat16(), keys, values, table, lens, *scales)
+    cache = random(4, 16, 576, seed=3).bfloat16()
+
+    def latent(q: Any, cache: Any, table: Any, _lens: Any) -> Any:
+        k = cache[table.long()].flatten(1, 2)[:, None]
+        return attend(q, k.expand(-1, 4, -1, -1), k[..., :512].expand(-1, 4, -1, -1), attn_mask=live, scale=0.05)
+
+    yield (
+        "decode latent",
+        lambda *given: kernels.attention_decode_latent(*given, scale=0.05),
+        latent,
+        (random(2, 4, 1, 576, seed=4).bfloat16(), cache, table, lens),
     )
 
 
