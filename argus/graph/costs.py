@@ -6,23 +6,24 @@ from math import inf, prod
 from typing import Any
 
 from argus.graph import capture
-from argus.graph.convolutions import by_matrices
 from argus.graph.partition import Apart, Group
+from argus.graph.window import most_filter_axes
 
-MOST_COST, TERMS, LARGE = 3, 1500, 2**22
+MOST_COST, TERMS, LARGE = 3, 550, 2**22
 """The total cost of functions after a product is at most `MOST_COST`. If the result has at least `LARGE` elements, it
 is at most 1 for each `TERMS` terms of a sum, because few terms are added before the functions are computed. Beyond
 that, a separate kernel with many more threads is faster."""
 
 _COSTS = {
-    **dict.fromkeys(("exp", "exp2", "log", "log2", "sigmoid", "silu", "sin", "cos"), 1),
-    **dict.fromkeys(("log1p", "tanh", "erf", "gelu", "elu", "gelu_backward", "silu_backward"), 2),
+    **dict.fromkeys(("exp", "exp2", "log", "log2", "sigmoid", "silu", "sin", "cos", "tanh"), 1.0),
+    **dict.fromkeys(("log1p", "elu", "silu_backward"), 2.0),
+    **dict.fromkeys(("erf", "gelu", "gelu_backward"), 2.5),
 }
 
 
-def cost(node: Any) -> int:
+def cost(node: Any) -> float:
     """Return the cost of the elementwise functions that an operator computes."""
-    return _COSTS.get(capture.name(node).partition(".")[0], 0)
+    return _COSTS.get(capture.name(node).partition(".")[0], 0.0)
 
 
 def costly_part(group: Group) -> Apart | None:
@@ -37,8 +38,8 @@ def costly_part(group: Group) -> Apart | None:
 def _most(group: Group) -> float:
     """Return the largest total cost of functions that may follow a group's product in its kernel.
 
-    Without matrix instructions there are threads enough for any."""
-    if group.window is not None and not by_matrices(group):
+    Pooling leaves each thread few results, so any functions may follow it."""
+    if group.window is not None and not most_filter_axes(group.window):
         return inf
     over = set(group.space.atoms(group.contracted)) - set(group.space.atoms(group.places))
     terms, made = ([group.space.size(a) for a in atoms] for atoms in (over, _made(group)))
