@@ -113,6 +113,50 @@ def kernel(x: al.Tensor[al.float32, "C L"], out: al.Tensor[al.float32, "C"]):
         ),
         (("(n + 2.0)", "(n + 1.0)"), ("(e + 2.0)", "(e + 1.0)"), ("al.exp(v)", "al.exp(-v)")),
     ),
+    Case(
+        "the logarithm of a softmax",
+        rows(
+            "al.log(al.softmax(lambda j: x[j])[i])",
+            "s = al.where(i < N, v, -float('inf'))\ntop = al.max(s)\n"
+            "al.store(out[i], v - top - al.log(al.sum(al.exp(s - top))), mask=i < N)",
+        ),
+        (
+            ("v - top - al.log", "v + top - al.log"),
+            ("v - top - al.log", "v - top + al.log"),
+            ("v - top - al", "v - al"),
+        ),
+    ),
+    Case(
+        "a mean of losses of masked elements that are chosen by known numbers",
+        rows(
+            "al.sum(lambda j: al.where(al.abs(x[j]) <= 1.0, 0.5 * x[j] * x[j], al.abs(x[j]) - 0.5)) + b[i]",
+            "d = al.abs(v)\nal.store(out[i], al.sum(al.where(d < 1.0, 0.5 * d * d, d - 0.5)) + c, mask=i < N)",
+        ),
+        (("d - 0.5)", "d - 0.25)"), ("d < 1.0", "d > 1.0"), ("0.5 * d * d", "0.5 * d * d + 1.0")),
+    ),
+    Case(
+        "a variance of perhaps no elements",
+        """
+import argus
+import argus.language as al
+
+@argus.kernel(num_warps=1)
+def kernel(x: al.Tensor[al.float32, "M N"], out: al.Tensor[al.float32, "M"]):
+    M, N = x.shape
+    al.requires(N <= 32)
+    al.spec(out, lambda m: VARIANCE)
+    m = al.grid(M)
+    i = al.arange(32)
+    v = al.load(x[m, i], mask=i < N)
+    total = al.sum(v)
+    mean = total / N.to(al.float32)
+    al.store(out[m], al.sum(v * v) / N.to(al.float32) - mean * mean)
+""".replace("VARIANCE", VARIANCE.replace("x[", "x[m, ")),
+        (
+            ("- mean * mean", "- mean"),
+            ("al.store(out[m], al.sum(v * v) / N.to(", "al.store(out[m], al.sum(v * v) / al.maximum(N, 1).to("),
+        ),
+    ),
 )
 
 

@@ -17,7 +17,7 @@ from argus.verify.values.decays import Decay, decay, decays
 from argus.verify.values.linear import EmptyRow, Exponents, Linear, closure
 from argus.verify.values.numbers import Numbers
 from argus.verify.values.scope import Mismatch, close
-from argus.verify.values.signs import always_real
+from argus.verify.values.signs import always_positive, always_real
 from argus.verify.values.summands import (
     Level,
     Monomial,
@@ -134,7 +134,8 @@ class Exponentials:
                 root = self._derived(term, "sqrt", a)
                 return [Summand(path.domain(), divisors=(Placed(Ref(root, path)),))]
             case Apply(op="log", args=(a,)):
-                return self._logarithm(term, a, path)
+                unfolded = self._unfolded(term, a, path)
+                return self._logarithm(term, a, path) if unfolded is None else self.summands(unfolded, path)
             case Apply(op="log2", args=(a,)):
                 natural = self._derived(term, "log", a)
                 return [scaled(s, 1 / math.log(2)) for s in self.summands(natural, path)]
@@ -240,6 +241,21 @@ class Exponentials:
         self.shift(found)
         rest = (replace(scaled(s, 1 / scale.factor), levels=()) for s in found)
         return [replace(s, scalars=()) if scale.scalars else s for s in rest]
+
+    def _unfolded(self, term: Term, inner: Term, path: UnionMap) -> Term | None:
+        """Return the logarithm of an exponential, or of a positive quotient, by parts; None for other logarithms."""
+        match inner:
+            case Via(along=along, term=Via() | Apply(op="exp" | "share" | "truediv") as further):
+                parts: Term = Via(along, Apply("log", (further,)))
+            case Apply(op="exp", args=(power,)) if always_real(power):
+                return power
+            case Apply(op="share" | "truediv", args=(a, b)) if always_positive(a):
+                if not path.domain().is_subset(self._numbers.positive(b, path.domain(), path)):
+                    return None
+                parts = Apply("sub", (Apply("log", (a,)), Apply("log", (b,))))
+            case _:
+                return None
+        return self._instead.setdefault(id(term), (term, parts))[1]
 
     def _logarithm(self, term: Term, inner: Term, path: UnionMap) -> list[Summand]:
         """Return the logarithm of a sum of weights, and the maximum to which the weights are relative."""

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
+from operator import eq, ge, gt, le, lt, ne
 
 from argus.ir.expr import REDUCTIONS
 from argus.ir.types import float32
@@ -26,9 +27,11 @@ from argus.verify.values.terms import (
     Reduce,
     Term,
     Via,
+    comparison,
 )
 
 _NOTHING = -math.inf
+_COMPARE = {"lt": lt, "le": le, "gt": gt, "ge": ge, "eq": eq, "ne": ne}
 
 
 @dataclass(frozen=True)
@@ -103,13 +106,27 @@ class Numbers:
                 return self.regions(inner, instances, itself)
             case Choice(yes=yes, no=no):
                 both = product(*(self.regions(each, instances, itself) for each in (yes, no)))
-                return [(r.intersect(s), value) for (r, value), (s, other) in both if value == other]
+                same = [(r.intersect(s), value) for (r, value), (s, other) in both if value == other]
+                return same + self._chosen(term, instances)
             case Reduce():
                 return self._reduction(term, instances)
             case Apply():
                 return self._application(term, [self.regions(a, instances, itself) for a in term.args])
             case _:
                 return []
+
+    def _chosen(self, term: Choice, instances: UnionSet) -> list[tuple[UnionSet, float]]:
+        """Return where a choice compares known numbers, and the value that it chooses is known."""
+        test = comparison(term.test)
+        if test is None:
+            return []
+        op, *sides = test
+        itself, found = instances.identity(), list[tuple[UnionSet, float]]()
+        for (r, a), (s, b) in product(*(self.regions(side, instances, itself) for side in sides)):
+            here = r.intersect(s)
+            chosen = term.yes if _COMPARE[op](a, b) else term.no
+            found += self.regions(chosen, here, itself) if not here.is_empty() else []
+        return found
 
     def _reduction(self, term: Reduce, instances: UnionSet) -> list[tuple[UnionSet, float]]:
         """Return where a reduction equals a known start value: every contribution is the identity there."""

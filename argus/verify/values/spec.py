@@ -6,6 +6,7 @@ A difference in indices is a refutation. A difference in *form* is unknown, beca
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import reduce
 
 from argus.diagnostic import Verdict
 from argus.ir.access import Mode
@@ -13,7 +14,7 @@ from argus.ir.nodes import Copy, Spec
 from argus.verify.checks.parts import declared
 from argus.verify.checks.parts import variables as variables_of
 from argus.verify.findings import Finding, place_of, unknown
-from argus.verify.model.isl import empty_map, isl, set_parts, smallest
+from argus.verify.model.isl import UnionSet, empty_map, isl, set_parts, smallest
 from argus.verify.model.program import Site
 from argus.verify.model.relations import Model
 from argus.verify.model.translator import NonAffine
@@ -23,6 +24,7 @@ from argus.verify.values.scope import Mismatch, Scope
 from argus.verify.values.stated import ROOT, Stated
 from argus.verify.values.tags import TagAnalysis
 from argus.verify.values.terms import Term, TermBuilder, Via
+from argus.verify.values.zero import Emptiness, dividing, where_zero
 
 
 def check(analysis: TagAnalysis) -> list[Finding]:
@@ -70,16 +72,39 @@ def _stores(comparison: Comparison, stated: Stated, spec: Spec) -> list[Finding]
         variables = touched.set_tuple_name(isl.dim_type.out, ROOT).to_union_map()
         scope = Scope(roots.identity(), variables)
         plain.append((site, builder.stored(site, spec.output), scope))
-    for site, term, scope in _together(plain):
+    for index, (site, term, scope) in enumerate(_together(plain)):
         try:
             comparison.match(term, stated.of(spec.value, len(spec.names), scope.other), scope)
         except Mismatch as mismatch:
-            findings.append(_finding(model, site, spec, mismatch, help))
+            if not _also_of_nothing(comparison, plain, index, spec):
+                findings.append(_finding(model, site, spec, mismatch, help))
         except NonAffine as error:
             findings.append(
                 unknown("spec-unknown", "tags", spec.span, f"cannot match the specification: {error}", help)
             )
     return findings
+
+
+def _also_of_nothing(comparison: Comparison, plain: list[tuple[Site, Term, Scope]], index: int, spec: Spec) -> bool:
+    """Return True if a store follows its specification where the sizes that divide are positive, and where one is 0."""
+    model, analysis, rank = comparison.model, comparison.builder.analysis, len(spec.names)
+    _, term, scope = _together(plain)[index]
+    divisors = dividing([term, Stated(comparison.builder).of(spec.value, rank, scope.other)])
+    sizes = [name for name in divisors if name in model.kernel.sizes]
+    if not sizes:
+        return False
+    builder = TermBuilder(analysis, positive=frozenset(sizes))
+    again = [(site, builder.stored(site, spec.output), scope) for site, _, scope in plain]
+    _, term, scope = _together(again)[index]
+    wanted = Stated(builder).of(spec.value, rank, scope.other)
+    roots = scope.roots
+    try:
+        some = reduce(UnionSet.intersect_params, (where_zero(model, size, False) for size in sizes), roots)
+        Comparison(builder).match(term, wanted, scope.restricted(some))
+    except (Mismatch, NonAffine):
+        return False
+    none = [(Emptiness(size), roots.intersect_params(where_zero(model, size, True))) for size in sizes]
+    return all(here.is_empty() or values.equal(term, wanted, scope.restricted(here)) for values, here in none)
 
 
 def _together(stores: list[tuple[Site, Term, Scope]]) -> list[tuple[Site, Term, Scope]]:

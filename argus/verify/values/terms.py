@@ -167,13 +167,18 @@ def operation(op: str, operand: DType, dtype: DType) -> str:
 class TermBuilder:
     """Builds the term of each statement on demand and keeps it. It uses the data-flow of the tag analysis."""
 
-    def __init__(self, analysis: TagAnalysis, unrounded: bool = False) -> None:
-        """Create a builder. If `unrounded` is true, a conversion to floats that may round becomes `Opaque`."""
+    def __init__(
+        self, analysis: TagAnalysis, unrounded: bool = False, positive: frozenset[str] = frozenset()
+    ) -> None:
+        """Create a builder. If `unrounded` is true, a conversion to floats that may round becomes `Opaque`.
+
+        `positive`: sizes that are taken to be positive, besides those that are known to be.
+        """
         self.analysis = analysis
         self._unrounded = unrounded
         self._ordered: TermBuilder | None = None
         self.model = analysis.model
-        self.positive = positive_scalars(self.model)
+        self.positive = positive_scalars(self.model) | positive
         self._ranges = Ranges(self.model)
         self._terms: dict[int, Term] = {}
         self._parameters: dict[str, Parameter] = {}
@@ -313,7 +318,7 @@ class TermBuilder:
         if self._unrounded:
             return self
         if self._ordered is None:
-            self._ordered = TermBuilder(self.analysis, unrounded=True)
+            self._ordered = TermBuilder(self.analysis, True, self.positive)
         return self._ordered
 
     def _index(self, site: Site, expr: Expr) -> Index | None:
