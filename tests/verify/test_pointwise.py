@@ -94,6 +94,11 @@ CASES = (
         (("v - alpha", "u - alpha"), ("0.1 * (v - u)", "0.1 * (u - v)"), ("1.0 + al.sqrt", "al.sqrt")),
     ),
     Case(
+        "the absolute value of a product",
+        rows("al.abs(x[i] * w[i])", stored("al.abs(v) * al.abs(u)")),
+        (("al.abs(v) * al.abs(u)", "al.abs(v) * u"), ("al.abs(v) *", "al.abs(v) * 2.0 *")),
+    ),
+    Case(
         "a choice where two numbers are equal",
         rows("al.where(x[i] > w[i], x[i], w[i] * w[i])", stored("al.where(v <= u, u * u, v)")),
         (("v <= u", "v < u"), ("v <= u", "v >= u")),

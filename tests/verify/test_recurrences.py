@@ -55,6 +55,22 @@ CASES = (
         (("v * (h * v)", "v * h"), ("v * (h * v)", "u * (h * v)")),
     ),
     Case(
+        "a gate by a sigmoid",
+        recurrence(
+            "al.prod(lambda s: al.where((j < s) & (s <= t), al.sigmoid(g[s, c]), 1.0))", "h = h * al.sigmoid(v) + u"
+        ),
+        (
+            ("al.sigmoid(v)", "al.sigmoid(-v)"),
+            ("al.sigmoid(v)", "v"),
+            ("h * al.sigmoid(v) + u", "(h + u) * al.sigmoid(v)"),
+        ),
+    ),
+    Case(
+        "a gate that forgets",
+        recurrence("al.prod(lambda s: al.where((j < s) & (s <= t), 1.0 - g[s, c], 1.0))", "h = h - h * v + u"),
+        (("h - h * v", "h + h * v"), ("h - h * v", "h - 2.0 * h * v"), ("h - h * v + u", "h - (h + u) * v")),
+    ),
+    Case(
         "a decay by an exponential",
         recurrence("al.exp(al.sum(lambda s: al.where((j < s) & (s <= t), g[s, c], 0.0)))", "h = h * al.exp(v) + u"),
         (("al.exp(v)", "al.exp(-v)"), ("al.exp(v)", "al.exp2(v)"), ("(s <= t)", "(s < t)"), ("al.exp(v)", "v")),

@@ -14,7 +14,7 @@ from functools import reduce
 from argus.verify.model.isl import UnionMap, UnionSet, empty_map, isl, map_parts
 from argus.verify.values.scope import Mismatch, close
 from argus.verify.values.summands import Monomial, Placed, Ref, Summand
-from argus.verify.values.terms import Apply, Constant, Index, Load, Reduce, Term, TermBuilder, Via
+from argus.verify.values.terms import Apply, Constant, Index, Load, Parameter, Reduce, Term, TermBuilder, Via
 
 
 @dataclass(frozen=True)
@@ -65,12 +65,11 @@ def decay(builder: TermBuilder, past: list[Summand], steps: UnionMap, reach: Uni
     `past`: its earlier value in its own term. `steps`: {instance -> the one before}. `reach`: {instance -> itself and
     all earlier ones}. Raise `Mismatch` for what is not multiplied by products of numbers, elements and exponentials.
     """
-    if any(s.divisors or s.scalars or s.factor <= 0 for s in past):
-        raise Mismatch("what a loop carries on is divided, or multiplied by what may not be positive")
-    if not all(close(s.factor, past[0].factor) for s in past):
-        raise Mismatch("what a loop carries on is multiplied by different numbers in different steps")
     pairs = _flat(builder, reach)
     step = _Steps(pairs, steps, reach)
+    if not _products(past):
+        whole = Reduce("mul", Constant(1.0), tuple((step.along(points), term) for points, term in _together(past)))
+        return Decay(pairs, (), (Placed(Ref(whole, _itself(pairs))),), ())
     scores: list[Monomial] = []
     ends = _telescoped([s for s in past if s.scores], steps)
     if ends is None:
@@ -82,6 +81,48 @@ def decay(builder: TermBuilder, past: list[Summand], steps: UnionMap, reach: Uni
     if any(s.factors for s in past):
         factors = (Placed(Ref(step.collected("mul", 1.0, past, _product), _itself(pairs))),)
     return Decay(pairs, tuple(scores), factors, tuple(regions))
+
+
+def _products(past: list[Summand]) -> bool:
+    """Return True if an earlier value occurs once at each instance, times elements, exponentials and one number."""
+    apart = past[0].points
+    for s in past[1:]:
+        if not apart.intersect(s.points).is_empty():
+            return False
+        apart = apart.union(s.points)
+    return all(s.factor > 0 and close(s.factor, past[0].factor) and not (s.divisors or s.scalars) for s in past)
+
+
+def _together(past: list[Summand]) -> list[tuple[UnionSet, Term]]:
+    """Return what the earlier value is multiplied by, at sets of instances that are apart."""
+    found: list[tuple[UnionSet, Term]] = []
+    for s in past:
+        rest, parts = s.points, list[tuple[UnionSet, Term]]()
+        for points, term in found:
+            parts += [(points.intersect(s.points), Apply("add", (term, _whole(s)))), (points.subtract(s.points), term)]
+            rest = rest.subtract(points)
+        found = [(points, term) for points, term in (*parts, (rest, _whole(s))) if not points.is_empty()]
+    return found
+
+
+def _whole(s: Summand) -> Term:
+    """Return all that a summand multiplies its earlier value by as one term."""
+    if any(name[:2] in ("1/", "1:") for name in s.scalars):
+        raise Mismatch("what a loop carries on is divided by a scalar")
+    terms: list[Term] = [
+        Constant(s.factor),
+        *map(Parameter, s.scalars),
+        *(Via(p.ref.path, p.ref.term) for p in s.factors),
+    ]
+    if s.scores:
+        terms.append(Apply("exp", (_exponent(s),)))
+    whole = _folded("mul", 1.0, terms)
+    for p in s.divisors:
+        if p.without is not None and (p.without.scalars or p.without.levelled):
+            raise Mismatch("what a loop carries on is divided by a sum of weights")
+        scale = 1.0 if p.without is None else p.without.factor
+        whole = Apply("truediv", (Apply("mul", (whole, Constant(scale))), Via(p.ref.path, p.ref.term)))
+    return whole
 
 
 def _itself(pairs: UnionMap) -> UnionMap:
@@ -111,11 +152,15 @@ class _Steps:
         self._pairs, self._step = pairs, steps
         after = reach.apply_range(steps).reverse()  # {instance -> those whose steps lead to it or to later ones}
         between = reach.domain_product(after)  # {[now -> then] -> instance}
-        self._along = both.apply_range(between)
+        self._between = both.apply_range(between)
+
+    def along(self, points: UnionSet) -> UnionMap:
+        """Return {point -> the steps between its two instances}, those at some points."""
+        return self._between.intersect_range(points)
 
     def collected(self, op: str, start: float, past: list[Summand], term: Callable[[Summand], Term]) -> Reduce:
         """Return a reduction over all steps between two instances."""
-        parts = tuple((self._along.intersect_range(s.points), term(s)) for s in past)
+        parts = tuple((self.along(s.points), term(s)) for s in past)
         return Reduce(op, Constant(start), parts)
 
     def difference(self, end: Monomial) -> tuple[Monomial, Monomial]:
@@ -223,5 +268,3 @@ def _folded(op: str, start: float, terms: Sequence[Term]) -> Term:
     for term in terms:
         result = Apply(op, (result, term))
     return result
-
-

@@ -491,9 +491,10 @@ class Exponentials:
     def _induction(self, site: int, found: list[Summand]) -> Carried:
         own = [s for s in found if s.again is None]
         past = [s for s in found if s.again is not None]
-        _once(site, past)
+        _own(site, past)
         if any(map(decays, past)):
             return self._decaying(site, own, past)
+        _once(past)
         if any(len(s.levels) not in (0, 2) for s in past):
             raise Mismatch(_OTHER_FACTOR)
         relative = self.shift(own)
@@ -586,15 +587,20 @@ _OTHER_FACTOR = (
 )
 
 
-def _once(site: int, past: list[Summand]) -> None:
-    """Raise `Mismatch` unless the earlier value occurs once at each instance, and is the statement's own."""
-    covered = empty_set()
+def _own(site: int, past: list[Summand]) -> None:
+    """Raise `Mismatch` unless earlier values are the statement's own, and are added up by nothing else."""
     for s in past:
         assert s.again is not None
         if s.again[0] != site:
             raise Mismatch("two statements that carry each other on")
         if s.up is not None:
             raise Mismatch(_OTHER_FACTOR)
+
+
+def _once(past: list[Summand]) -> None:
+    """Raise `Mismatch` unless the earlier value occurs once at each instance."""
+    covered = empty_set()
+    for s in past:
         if not covered.intersect(s.points).is_empty():
             raise Mismatch("a statement adds its own earlier value twice")
         covered = covered.union(s.points)

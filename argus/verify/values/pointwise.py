@@ -98,12 +98,23 @@ class _Values:
 
     def _at_least(self, a: Quotient) -> bool:
         """Return True if a value is at least 0, and False if it is at most 0: which one does not matter at 0."""
+        signs = self._factors(a)
+        if len(signs) > 1:  # a product, by the signs of its factors
+            return sum(not self._at_least(self.algebra.whole(sign)) for sign in signs) % 2 == 0
         upper, opposite, known = self._compared(a)
         if self.algebra.follows(upper, known, False):
             return True
         if self.algebra.follows(opposite, known, False):
             return False
         raise _Fork(((upper, False), (opposite, False)))
+
+    def _factors(self, a: Quotient) -> list[Poly]:
+        """Return what the sign of a single monomial depends on; none of other values."""
+        if len(a.upper.terms) != 1:
+            return []
+        ((powers, _), (value, _)), variables = next(iter(a.upper.terms.items())), self.algebra.variables
+        odd = [i for i, power in powers if power % 2 and not variables[i].positive]
+        return [number(math.copysign(1.0, value)), *map(self.algebra.variable, odd)] if len(odd) > 1 else []
 
     def _decide(self, a: Quotient, strict: bool) -> bool:
         """Return True if a value is at least 0 (or more than 0), and False if it is not."""
