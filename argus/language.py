@@ -118,6 +118,7 @@ __all__ = [
     "s_barrier",
     "s_setprio",
     "s_waitcnt",
+    "sched_barrier",
     "sched_group_barrier",
     "shared",
     "shuffle_down",
@@ -792,6 +793,11 @@ def s_barrier() -> None:
 @_kernel_only
 def s_setprio(priority: int) -> None:
     """Set the wave's priority, from 0 to 3 (gfx942)."""
+
+
+@_kernel_only
+def sched_barrier(mask: int = 0) -> None:
+    """gfx942: the compiler moves no instructions past this point, except those of the kinds `mask`."""
 
 
 @_kernel_only

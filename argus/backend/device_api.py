@@ -212,8 +212,11 @@ _WAVES = (
        "to shared memory add constants", "", _AMD),
     *(_f(f"{name}_of", "int N", "float", "float x, const float* values",
          f"the {name} of x and of N values; NaN if any is", "", _AMD) for name in ("maximum", "minimum")),
+    _f("add_products", "int N", "void", "float* sums, const float* left, const float* right",
+       "adds the products of N pairs to N sums; a product may or may not be rounded before it is added", "", _AMD),
     _f("sched_group", "int MASK, int SIZE, int SYNC", "void", "", "SIZE instructions of the kinds MASK belong here, in "
        "turns with other groups of SYNC", "", _AMD),
+    _f("sched_kinds", "int MASK", "void", "", "instructions pass this point only if of the kinds MASK", "", _AMD),
 )  # fmt: skip
 
 _WARP = (

@@ -143,6 +143,16 @@ class SchedGroup(Hint):
 
 
 @dataclass(frozen=True, slots=True)
+class SchedBarrier(Hint):
+    """Asks the compiler to move no instructions past this point, except those of the kinds in `mask` (LLVM AMDGPU,
+    llvm.amdgcn.sched.barrier)."""
+
+    FORM: ClassVar[str] = "sched_barrier mask {mask}"
+    ROW: ClassVar[str] = "sched_barrier"
+    mask: int
+
+
+@dataclass(frozen=True, slots=True)
 class MbarrierInit(Statement):
     """Thread 0 of the block, or of the role, initialises all mbarriers of the array `barrier` (mbarrier.init)."""
 
@@ -249,7 +259,7 @@ Asynchronous = Union[
 """Statements that only order others."""
 
 
-HINTS: tuple[type[Hint], ...] = (WavePriority, SchedGroup)
+HINTS: tuple[type[Hint], ...] = (WavePriority, SchedGroup, SchedBarrier)
 """All hints. A new hint is added here and in the instruction table, and nowhere else."""
 
 WaveStep = Union[WaitCounts, WaveBarrier, Hint]

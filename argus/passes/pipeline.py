@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 
 from argus.diagnostic import Diagnostic
 from argus.ir.affine import Facts, facts
-from argus.ir.expr import Const, Expr, LoopVar, Op, coords, op
+from argus.ir.expr import Const, Coord, Expr, LoopVar, Op, coords, op
 from argus.ir.nodes import (
     Access,
     Accumulate,
@@ -196,7 +196,24 @@ def _ahead_of(kernel: Kernel, loop: For, k: Expr, fetches: list[ThreadCopy]) -> 
     if target_of(kernel).vendor != "amd":
         return [_within(loop, k, [*fetches])]
     exists = op("lt", k, loop.stop)
-    return [replace(_zeros(kernel, f), mask=exists if f.mask is None else op("and", exists, f.mask)) for f in fetches]
+
+    def masked(fetch: ThreadCopy) -> ThreadCopy:
+        if fetch.mask is None or _implies(fetch.mask, k, loop.stop):
+            return replace(_zeros(kernel, fetch), mask=exists if fetch.mask is None else fetch.mask)
+        return replace(_zeros(kernel, fetch), mask=op("and", exists, fetch.mask))
+
+    return [masked(f) for f in fetches]
+
+
+def _implies(mask: Expr, k: Expr, stop: Expr) -> bool:
+    """Return True if a mask asks whether `k`, plus a coordinate, is below `stop`."""
+    match mask:
+        case Op(op="and", args=(a, b)):
+            return _implies(a, k, stop) or _implies(b, k, stop)
+        case Op(op="lt", args=(Op(op="add", args=(start, Coord())), end)):
+            return start == k and end == stop
+        case _:
+            return False
 
 
 def _zeros(kernel: Kernel, fetch: ThreadCopy) -> ThreadCopy:

@@ -162,6 +162,7 @@ def waves() -> str:
         "argus::load_to_lds_or_zero(smem, 2048 + t * 4, a, argus::i64(t) * 5, p > t);",
         "argus::wave_priority<2>();",
         "argus::sched_group<8, 2, 0>();",
+        "argus::sched_kinds<900>();",
         "argus::wait_counts<1, -1>();",
         "argus::wait_counts<-1, 0>();",
         "argus::wait_counts<0, 0>();",
@@ -169,6 +170,9 @@ def waves() -> str:
         "alignas(16) float x[1];",
         "argus::load_shared<1>(smem, argus::place((t ^ 65) * 4, 0), x);",
         "x[0] = argus::maximum_of<1>(argus::minimum_of<1>(x[0], x), x);",
+        "alignas(16) float sums[3] = {x[0], x[0], x[0]}, factors[3] = {1.0f, 2.0f, 3.0f};",
+        "argus::add_products<3>(sums, factors, factors);",
+        "x[0] = sums[2];",
         "argus::store_global<1>(b, t, x);",
     ]
     parameters = "const float* ARGUS_RESTRICT a, float* ARGUS_RESTRICT b, int p"

@@ -14,6 +14,7 @@ from tests.frontend.kernels import elaborate, errors, statements
         ("al.s_barrier()", "s_barrier"),
         ("al.s_setprio(2)", "s_setprio 2"),
         ("al.sched_group_barrier(0x8, 4)", "sched_group_barrier mask 8 size 4 sync 0"),
+        ("al.sched_barrier(0x384)", "sched_barrier mask 900"),
         ("al.sched_group_barrier(0x100, 2, 1)", "sched_group_barrier mask 256 size 2 sync 1"),
     ],
 )
@@ -33,6 +34,7 @@ def test_statements(call, line):
         ("at least 0", "al.s_waitcnt(-1)", "al.s_waitcnt(1)"),
         ("priority of s_setprio is 0 to 3", "al.s_setprio(4)", "al.s_setprio(3)"),
         ("size of sched_group_barrier is 1 to", "al.sched_group_barrier(8, 0)", "al.sched_group_barrier(8, 1)"),
+        ("is 0 to 2047", "al.sched_barrier(2048)", "al.sched_barrier(1024)"),
         ("is 1 to 2047", "al.sched_group_barrier(2048, 1)", "al.sched_group_barrier(1024, 1)"),
     ],
 )

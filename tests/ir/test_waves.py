@@ -10,7 +10,7 @@ import pytest
 
 from argus.ir.instruction import STEPS as TABLE
 from argus.ir.nodes import Kernel, Stmt, WaitCounts, WaveBarrier, WaveStep
-from argus.ir.ordering import SchedGroup, WavePriority
+from argus.ir.ordering import SchedBarrier, SchedGroup, WavePriority
 from argus.ir.text import parse_kernel, print_kernel
 from argus.ir.visit import walk
 from argus.ir.waves import counted, in_lane_order, loads_to_lds, operands
@@ -19,6 +19,7 @@ from tests.verify.waves import ring
 
 STEPS: tuple[WaveStep, ...] = (
     WaitCounts(0), WaitCounts(63, 15), WaitCounts(None, 0), WaveBarrier(), WavePriority(3), SchedGroup(0x7FF, 4, 2),
+    SchedBarrier(0),
 )  # fmt: skip
 
 
@@ -43,6 +44,7 @@ def test_reads_back_what_it_prints() -> None:
         (WavePriority(4), "priority of s_setprio is 0 to 3"),
         (SchedGroup(0, 1), "mask of sched_group_barrier is 1 to 2047"),
         (SchedGroup(0x800, 1), "mask of sched_group_barrier is 1 to 2047"),
+        (SchedBarrier(0x800), "mask of sched_barrier is 0 to 2047"),
         (SchedGroup(8, 0), "size of sched_group_barrier is 1 to"),
     ],
 )

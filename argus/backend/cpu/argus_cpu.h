@@ -77,6 +77,9 @@ template <int N> float maximum_of(float x, const float* values) {
     for (int i = 0; i < N; ++i) x = maximum(x, values[i]);
     return x;
 }
+template <int N> void add_products(float* sums, const float* left, const float* right) {
+    for (int i = 0; i < N; ++i) sums[i] += left[i] * right[i];
+}
 template <int N> float minimum_of(float x, const float* values) {
     for (int i = 0; i < N; ++i) x = minimum(x, values[i]);
     return x;
@@ -272,6 +275,7 @@ template <int VM, int LGKM> void wait_counts() {
 inline void wave_barrier() { barrier(); }
 template <int LEVEL> void wave_priority() {}
 template <int MASK, int SIZE, int SYNC> void sched_group() {}
+template <int MASK> void sched_kinds() {}
 
 #define ARGUS_LDMATRIX(name, count, trans)                                                                       \
     template <class T> void name(shared_t smem, int offset, T* dst) {                                            \

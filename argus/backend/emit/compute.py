@@ -171,6 +171,9 @@ def emit_accumulate(stmt: Accumulate, writer: Writer) -> None:
             if writer.waves and _folds(stmt, target, domain):
                 _fold(stmt, domain, writer)
                 return
+            if writer.waves and _multiplies(stmt, target, domain):
+                _add_products(stmt, domain, writer)
+                return
             combine = reduction(stmt.op, target.dtype)
             domain = _last_first(stmt, domain)
             for each in domain.iterations([stmt.dst, *reads(stmt.value, stmt.mask)]):
@@ -200,6 +203,31 @@ def _fold(stmt: Accumulate, domain: Domain, writer: Writer) -> None:
             cell = printer.register(stmt.dst)
             writer.line(f"_many[_n++] = {printer.text(stmt.value)};")
         writer.line(f"{cell} = argus::{stmt.op}_of<{count}>({cell}, _many);")
+
+
+def _multiplies(stmt: Accumulate, target: Fragment, domain: Domain) -> bool:
+    """Return True if the statement adds a product to every number of a whole float32 tile."""
+    match stmt.value:
+        case Op(op="mul", args=(a, b)) if stmt.op == "add" and stmt.mask is None:
+            whole = stmt.dst.index == coords(len(stmt.shape)) and stmt.layout == target.layout
+            floats = target.dtype == a.dtype == b.dtype == float32
+            return whole and floats and stmt.dst.obj not in {e.obj for e in reads(stmt.value)}
+        case _:
+            return False
+
+
+def _add_products(stmt: Accumulate, domain: Domain, writer: Writer) -> None:
+    """Emit the factors of all numbers, then their products and sums, of which an instruction makes two."""
+    assert isinstance(stmt.value, Op)
+    name, count = writer.names[stmt.dst.obj], domain.layout.num_values
+    with writer.braces():
+        writer.line(f"float _left[{count}], _right[{count}];")
+        for each in domain.iterations([stmt.dst, *reads(stmt.value)]):
+            printer = Printer(writer, each)
+            place = printer.register(stmt.dst).removeprefix(name)
+            for side, factor in zip(("_left", "_right"), stmt.value.args, strict=True):
+                writer.line(f"{side}{place} = {printer.text(factor)};")
+        writer.line(f"argus::add_products<{count}>({name}, _left, _right);")
 
 
 def _last_first(stmt: Accumulate, domain: Domain) -> Domain:

@@ -170,6 +170,19 @@ ARGUS_FOLDED(maximum_of, __builtin_inff())
 ARGUS_FOLDED(minimum_of, -__builtin_inff())
 #undef ARGUS_FOLDED
 
+// Two at a time, in neighbouring registers: the compiler by itself leaves most of them apart.
+template <int N> ARGUS_FN void add_products(float* sums, const float* left, const float* right) {
+    typedef float f32x2 __attribute__((ext_vector_type(2)));
+#pragma unroll
+    for (int i = 0; i + 1 < N; i += 2) {
+        const f32x2 a = {left[i], left[i + 1]}, b = {right[i], right[i + 1]}, c = {sums[i], sums[i + 1]};
+        const f32x2 sum = __builtin_elementwise_fma(a, b, c);
+        sums[i] = sum.x;
+        sums[i + 1] = sum.y;
+    }
+    if constexpr (N % 2) sums[N - 1] = __builtin_fmaf(left[N - 1], right[N - 1], sums[N - 1]);
+}
+
 // ---- global memory
 
 template <int N, class T> ARGUS_FN void load_global(const T* base, i64 offset, T* dst) {
@@ -327,6 +340,7 @@ template <int LEVEL> ARGUS_FN void wave_priority() { __builtin_amdgcn_s_setprio(
 template <int MASK, int SIZE, int SYNC> ARGUS_FN void sched_group() {
     __builtin_amdgcn_sched_group_barrier(MASK, SIZE, SYNC);
 }
+template <int MASK> ARGUS_FN void sched_kinds() { __builtin_amdgcn_sched_barrier(MASK); }
 
 // ---- threads of a block
 

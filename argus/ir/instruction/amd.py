@@ -56,6 +56,8 @@ AMD: tuple[Row, ...] = (
     StepRow("s_setprio", (("priority", 0, 3),), Law.HINT, _CDNA3, "CDNA3 ISA, s_setprio", "wave_priority"),
     StepRow("sched_group_barrier", (("mask", 1, 0x7FF), ("size", 1, 2**31 - 1), ("sync_id", 0, 2**31 - 1)), Law.HINT,
             _CDNA3, "LLVM AMDGPU, llvm.amdgcn.sched.group.barrier", "sched_group"),
+    StepRow("sched_barrier", (("mask", 0, 0x7FF),), Law.HINT, _CDNA3, "LLVM AMDGPU, llvm.amdgcn.sched.barrier",
+            "sched_kinds"),
     *_mfma("mfma_f32_32x32x8", MFMA_32X32X8_16BIT, (bfloat16, float16), float32),
     *_mfma("mfma_f32_16x16x16", MFMA_16X16X16_16BIT, (bfloat16, float16), float32),
     *_mfma("mfma_f32_32x32x16_fp8", MFMA_32X32X16_8BIT, (float8_e4m3fnuz, float8_e5m2fnuz), float32),

@@ -185,10 +185,10 @@ class Comparison(Atoms):
         try:
             self._walk(mine, wanted, replace(scope, walking=True))
         except Mismatch as straight:
-            if scope.walking:
+            if scope.walking and not _sums(mine, wanted):
                 raise
             try:
-                self._normal(mine, wanted, scope)
+                self._normal(mine, wanted, replace(scope, walking=False))
             except (Mismatch, NonAffine) as found:
                 if self._pointwise(mine, wanted, scope):
                     return
@@ -303,6 +303,11 @@ def _operator(mine: Term, wanted: Term) -> str | None:
     """Return the associative operator by which both terms are made."""
     ops = [t.op if isinstance(t, (Apply, Reduce)) else None for t in (mine, wanted)]
     return ops[0] if ops[0] == ops[1] and ops[0] in _ASSOCIATIVE else None
+
+
+def _sums(mine: Term, wanted: Term) -> bool:
+    """Return True if both terms add up what a bound variable or a loop runs over."""
+    return all(isinstance(t, Reduce) and t.op == "add" for t in (mine, wanted))
 
 
 def _itself(found: list[Summand], term: Term) -> bool:
