@@ -25,7 +25,7 @@ from argus.kernels.attention_tiles import AttentionShape, wave_tiles
 from argus.kernels.experts import swiglu
 from argus.passes import lower
 from argus.source import SourceFile
-from benchmarks.amd_cycles import CLOCK_HZ, FITTED, PUBLISHED, Timed, timed
+from benchmarks.amd_cycles import CLOCK_HZ, FITTED, PUBLISHED, WHOLE, Timed, timed
 from benchmarks.machine_code import Instruction, count, hot_loop, instructions
 from benchmarks.table import Cell, Results
 
@@ -68,6 +68,12 @@ def _experts(rows: int, num_warps: int, dtype: DType = bfloat16) -> Case:
     return Case(name, "experts.py", "expert_rows", {**sizes, "DTYPE": dtype, "ACTIVATION": swiglu}, num_warps)
 
 
+def _scaled_experts() -> Case:
+    """The same of 8 bits, with scales of blocks of 128, as AITER's kernel has them."""
+    name = "experts, SwiGLU, scales of blocks, 256x128x64, fp8e4b8"
+    return Case(name, "expert_blocks.py", "expert_block_rows", {"ACTIVATION": swiglu})
+
+
 def _named(dtype: DType) -> str:
     return "bf16" if dtype == bfloat16 else "fp8e4b8"
 
@@ -80,6 +86,7 @@ CASES = (
     _experts(256, 8),
     _experts(128, 4),
     _experts(256, 8, float8_e4m3fnuz),
+    _scaled_experts(),
     _attention("D128", 128),
     _attention("D128, causal", 128, CAUSAL=True),
     _attention("D128, few programs", 128, heads=4),
@@ -93,7 +100,7 @@ AITER = {
     "attention D128, causal": "fmha_v3_fwd/MI300/fwd_hd128_bf16_causal_rtne.co",
     "GEMM 160x64, bf16": "bf16gemm/bf16gemm_fp32bf16_tn_160x64_bshuffle_splitk.co",
     "GEMM 96x64, bf16": "bf16gemm/bf16gemm_fp32bf16_tn_96x64_pf3_splitk.co",
-    "fp8 experts, SwiGLU, 32x256": "fmoe/silu/fmoe_bf16_blockscaleFp8_g1u1_novs_silu_1tg_32x256.co",
+    "fp8 experts, SwiGLU, scales of blocks, 32x256": "fmoe/silu/fmoe_bf16_blockscaleFp8_g1u1_novs_silu_1tg_32x256.co",
 }
 """Files of ROCm/aiter, below hsa/gfx942."""
 
@@ -121,6 +128,12 @@ def _said(loops: Mapping[tuple[str, str], Timed]) -> Iterator[str]:
             error = f"{problem.seconds * 1e3:.2f} ms published, {found / problem.seconds - 1:+.1%}"
             beside = "" if own is None else f"; Argus predicted {own.seconds(problem) * 1e3:.2f} ms"
             yield f"AITER {problem.kernel}, {problem.name}: predicted {found * 1e3:.2f} ms, {error}{beside}"
+    for whole in WHOLE:
+        mine, other = loops.get(("Argus", whole.ours[0])), loops.get(("AITER", whole.theirs[0]))
+        if mine is not None and other is not None:
+            times = mine.seconds(whole.of(whole.ours)), other.seconds(whole.of(whole.theirs))
+            text = " and ".join(f"{t * 1e3:.2f} ms" for t in times)
+            yield f"{whole.name}: predicted {text}, AITER's over Argus's {times[1] / times[0]:.2f}"
 
 
 _NOTES = (

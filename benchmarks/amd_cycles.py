@@ -105,6 +105,37 @@ PUBLISHED = (
 
 
 @dataclass(frozen=True, slots=True)
+class Whole:
+    """A problem for two kernels: the side, loop, and tile (rows, columns) of each; `groups` products of `sizes`."""
+
+    name: str
+    ours: tuple[str, int, int]
+    theirs: tuple[str, int, int]
+    sizes: tuple[int, int, int]
+    groups: int = 1
+
+    def of(self, kernel: tuple[str, int, int]) -> Problem:
+        """The problem in the tiles of a kernel, which are whole tiles."""
+        loop, rows, columns = kernel
+        m, n, k = self.sizes
+        programs = self.groups * -(-m // rows) * -(-n // columns)
+        return Problem(loop, self.name, programs, 2.0 * programs * rows * columns * k, 0.0)
+
+
+_TILE, _AITER_TILE = ("GEMM 256x256x32, bf16", 256, 256), ("GEMM 160x64, bf16", 160, 64)
+_EXPERTS = "experts, SwiGLU, scales of blocks"
+_GATED = (f"{_EXPERTS}, 256x128x64, fp8e4b8", 256, 256), (f"fp8 {_EXPERTS}, 32x256", 32, 512)
+WHOLE = (
+    Whole("product 4096^3", _TILE, _AITER_TILE, (4096, 4096, 4096)),
+    Whole("product 8192^3", _TILE, _AITER_TILE, (8192, 8192, 8192)),
+    Whole("8 experts, 4096 rows each, 4096 to 2 x 14336", *_GATED, (4096, 28672, 4096), 8),
+    Whole("256 experts, 256 rows each, 7168 to 2 x 2048", *_GATED, (256, 4096, 7168), 256),
+    Whole("256 experts, 32 rows each, 7168 to 2 x 2048", *_GATED, (32, 4096, 7168), 256),
+)
+"""Whole kernels beside AITER's, of which no times were published. Columns of gates and of what passes count both."""
+
+
+@dataclass(frozen=True, slots=True)
 class Timed:
     """A loop in the model: the cycles of an iteration of all waves of a compute unit, and what they compute in it."""
 

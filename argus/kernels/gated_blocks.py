@@ -3,8 +3,8 @@
 Rows, tiles and experts are those of `argus.kernels.experts`; blocks and scales those of `argus.kernels.blockwise`: 128
 elements of a row of activations, 128 x 128 elements of weights. The sum of a block is scaled and added in float32.
 
-A step of the loop multiplies DEPTH elements, a block or a part of one. Scales of the next step are loaded at the end of a
-step, because the products of the next one hide how long that takes.
+A step of the loop multiplies DEPTH elements, a block or a part of one. Scales of the next step are loaded at the end
+of a step, because the products of the next one hide how long that takes.
 """
 
 from __future__ import annotations

@@ -116,11 +116,7 @@ def grouped(dtype: DType, tile: tuple[int, int, int], columns: int, depth: int, 
     """
     side, across, waves = tile
     tokens, count = 50, len(ends)
-    first, owner = [0], []
-    for e, (begin, end) in enumerate(zip((0, *ends), ends, strict=False)):
-        for start in range(begin, end, side):
-            first.append(min(start + side, end))
-            owner.append(e)
+    first, owner = _tiles(ends, side)
     constants = {"DTYPE": dtype, "ACTIVATION": experts.swiglu, "ROWS": side, "COLUMNS": across,
                  "DEPTH": 512 // dtype.bits, "STAGES": 2, "PRODUCERS": 0}  # fmt: skip
     kernel = lowered(KERNELS / "experts.py", "expert_rows", waves, constants)
@@ -136,6 +132,41 @@ def grouped(dtype: DType, tile: tuple[int, int, int], columns: int, depth: int, 
     grid = (len(owner) * -(-columns // across),)
     error = (2**-6, 1e-2) if dtype == bfloat16 else (2**-3, 1e-2)
     return Case(kernel, grid, {**named, **sizes}, {"out": gate / (1 + np.exp(-gate)) * up}, error)
+
+
+@cache
+def grouped_blocks(columns: int, depth: int, ends: tuple[int, ...]) -> Case:
+    """The same of 8 bits, with scales of blocks, in the tile that is the kernel's default."""
+    side, across, tokens, count = 256, 128, 50, len(ends)
+    first, owner = _tiles(ends, side)
+    kernel = lowered(KERNELS / "expert_blocks.py", "expert_block_rows", 8, {"ACTIVATION": experts.swiglu})
+    x, w = _bytes(random(tokens, depth) / 4), _bytes(random(count, 2 * columns, depth) / 4)
+    blocks = -(-depth // 128)
+    scale_x = np.abs(random(blocks, tokens)).astype(np.float32) + 0.5
+    scale_w = np.abs(random(count, 2, -(-columns // 128), blocks)).astype(np.float32) + 0.5
+    token = np.random.default_rng(3).integers(0, tokens, ends[-1]).astype(np.int32)
+    whose, wide = np.searchsorted(ends, np.arange(ends[-1]), side="right"), FP8["fp8"].__getitem__
+    rows = wide(x).astype(np.float64) * scale_x.repeat(128, 0)[:depth].T
+    weights = wide(w).astype(np.float64).reshape(count, 2, columns, depth)
+    weights = weights * scale_w.repeat(128, 2)[:, :, :columns].repeat(128, 3)[..., :depth]
+    gate, up = np.einsum("pk,phnk->hpn", rows[token], weights[whose])
+    named = {"x": x, "scale_x": scale_x, "token": token, "first": np.array(first, np.int32), "w": w}
+    named |= {"scale_w": scale_w, "owner": np.array([*owner, 0], np.int32)}
+    named |= {"out": np.zeros((ends[-1], columns), np.uint16)}
+    sizes = {"T": tokens, "K": depth, "E": count, "N": 2 * columns, "P": ends[-1], "C": columns, "L1": len(first)}
+    sizes |= {"G": blocks, "H": 2, "L": scale_w.shape[2]}
+    grid = (len(owner) * -(-columns // across),)
+    return Case(kernel, grid, {**named, **sizes}, {"out": gate / (1 + np.exp(-gate)) * up}, (2**-7, 1e-2))
+
+
+def _tiles(ends: tuple[int, ...], side: int) -> tuple[list[int], list[int]]:
+    """Where the tiles of `side` rows begin, and whose they are."""
+    first, owner = [0], []
+    for e, (begin, end) in enumerate(zip((0, *ends), ends, strict=False)):
+        for start in range(begin, end, side):
+            first.append(min(start + side, end))
+            owner.append(e)
+    return first, owner
 
 
 def _bytes(x: Any) -> Any:

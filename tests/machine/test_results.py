@@ -53,6 +53,11 @@ def test_experts(dtype: DType, tile: tuple[int, int, int]) -> None:
     cases.grouped(dtype, tile, 72, 80, (0, 1, 70, 70, 93)).check()
 
 
+def test_experts_with_scales_of_blocks() -> None:
+    """Depths that end within a block of scales, and within a step."""
+    cases.grouped_blocks(136, 208, (0, 1, 70, 70, 93)).check()
+
+
 def library(*names: str) -> dict[str, str]:
     require(find_compiler(), "clang 17 or newer")
     require(find_disassembler(), "llvm-objdump")
