@@ -71,7 +71,7 @@ def _experts(rows: int, num_warps: int, dtype: DType = bfloat16) -> Case:
 def _scaled_experts() -> Case:
     """The same of 8 bits, with scales of blocks of 128, as AITER's kernel has them."""
     name = "experts, SwiGLU, scales of blocks, 256x128x64, fp8e4b8"
-    return Case(name, "expert_blocks.py", "expert_block_rows", {"ACTIVATION": swiglu})
+    return Case(name, "gated_blocks.py", "gated_block_rows", {"ACTIVATION": swiglu})
 
 
 def _named(dtype: DType) -> str:

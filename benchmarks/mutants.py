@@ -133,6 +133,7 @@ SUBJECTS: tuple[Subject, ...] = (
     Subject("argus/kernels/experts.py", "expert_rows", shares=3),
     Subject("argus/kernels/experts.py", "gather_rows"),
     Subject("argus/kernels/experts.py", "combine_rows"),
+    Subject("argus/kernels/gated_blocks.py", "gated_block_rows", target="gfx942", shares=3),
     Subject("argus/kernels/gemm.py", "combine"),
     Subject("argus/kernels/pack.py", "pack_rows"),
     Subject("argus/kernels/pack.py", "pack_columns"),

@@ -23,6 +23,7 @@ from tests.machine.kernels import notes
 CONSTANTS: dict[str, dict[str, Any]] = {
     "gemm": {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 32, "STAGES": 2, "PRODUCERS": 0},
     "attention_forward": {"BLOCK_M": 128, "BLOCK_N": 32, "STAGES": 2},
+    "attention_packed": {"BLOCK_M": 64, "BLOCK_N": 32},
     "softmax_held_rows": {"COPY": None},
     "rmsnorm_held_rows": {"COPY": None},
     "layernorm_held_rows": {"COPY": None},

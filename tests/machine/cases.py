@@ -139,7 +139,7 @@ def grouped_blocks(columns: int, depth: int, ends: tuple[int, ...]) -> Case:
     """The same of 8 bits, with scales of blocks, in the tile that is the kernel's default."""
     side, across, tokens, count = 256, 128, 50, len(ends)
     first, owner = _tiles(ends, side)
-    kernel = lowered(KERNELS / "expert_blocks.py", "expert_block_rows", 8, {"ACTIVATION": experts.swiglu})
+    kernel = lowered(KERNELS / "gated_blocks.py", "gated_block_rows", 8, {"ACTIVATION": experts.swiglu})
     x, w = _bytes(random(tokens, depth) / 4), _bytes(random(count, 2 * columns, depth) / 4)
     blocks = -(-depth // 128)
     scale_x = np.abs(random(blocks, tokens)).astype(np.float32) + 0.5

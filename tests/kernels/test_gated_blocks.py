@@ -13,12 +13,12 @@ from argus.frontend import Options
 from argus.kernels.experts import swiglu
 from argus.source import SourceFile
 
-FILE = "argus/kernels/expert_blocks.py"
+FILE = "argus/kernels/gated_blocks.py"
 SMALL = {"ACTIVATION": swiglu, "ROWS": 64, "COLUMNS": 64, "DEPTH": 64}
 
 
 @pytest.mark.parametrize("constants", [{}, {"ACTIVATION": None}], ids=["gated", "plain"])
 def test_proved(constants: dict[str, object]) -> None:
     source = SourceFile(FILE, Path(FILE).read_text(encoding="utf-8"))
-    report = prove(source, "expert_block_rows", Options("gfx942", 4, {**SMALL, **constants}))
+    report = prove(source, "gated_block_rows", Options("gfx942", 4, {**SMALL, **constants}))
     assert report.verdict is Verdict.PROVED
