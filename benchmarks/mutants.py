@@ -119,6 +119,7 @@ SUBJECTS: tuple[Subject, ...] = (
     Subject("argus/kernels/attention_varlen.py", "cut_sequences", alignment=4),
     Subject("argus/kernels/blockwise.py", "quantized_blocks"),
     Subject("argus/kernels/blockwise.py", "product_of_blocks", shares=3),
+    Subject("argus/kernels/cache_slots.py", "next_slots", alignment=4),
     Subject("argus/kernels/cache_append.py", "append_tokens"),
     Subject("argus/kernels/chunk_scan.py", "levels"),
     Subject("argus/kernels/chunk_scan.py", "chunk_states", shares=2),

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import torch
 
+from argus.kernels import cache_append
+from argus.kernels.cache_slots import next_slots
+
 
 class PagedCache:
     """Keys and values `[pages, page, heads, features]` of sequences with up to `longest` tokens each.
@@ -38,9 +41,8 @@ class PagedCache:
         with the host.
         """
         count = keys.shape[1]
-        places = self.lens[:, None] + torch.arange(count, dtype=torch.int32, device=self.lens.device)
-        places = places.clamp(max=self.longest - 1).long()
-        pages = self.table.gather(1, places // self.page).long()
-        for held, new in ((self.keys, keys), (self.values, values)):
-            held.index_put_((pages, places % self.page), new.to(held.dtype))
+        slots = self.table.new_empty(len(self.table), count)
+        next_slots(self.lens, self.table, slots, PAGE=self.page)
+        keys, values = (t.flatten(0, 1).to(self.keys.dtype) for t in (keys, values))
+        cache_append(keys, values, self.keys, self.values, slots.flatten())
         self.lens.add_(count).clamp_(max=self.longest)
