@@ -175,6 +175,11 @@ LONG: tuple[str, ...] = (
     # Pairs of entries that take the longest: those of other entries of the same kind stay.
     "tests/knowledge/test_entries.py::test_a_pair_is_proved_and_keeps_its_task[columns-by-expert]",
     "tests/knowledge/test_entries.py::test_a_pair_is_proved_and_keeps_its_task[tiles-of-an-expert-together]",
+    # Packed sequences: of the wrong rows, those that are not masked stay, and the proofs of the right ones.
+    "tests/kernels/test_attention_varlen.py::test_wrong_rows_are_not_proved[seen = ",
+    "tests/kernels/test_attention_varlen.py::test_wrong_rows_are_not_proved[last = ",
+    # Every function of the headers as machine code: that of sm_80, and kernels of sm_90a with their code, stay.
+    "tests/backend/cuda/test_header.py::test_machine_code[sm_90a]",
 )
 
 SLOW = frozenset({

@@ -38,6 +38,7 @@ def stages(path: Path, target: str) -> Iterator[tuple[Kernel, Kernel]]:
         yield tile, compile.lower(tile, target)
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("target", ["cpu", "sm_80", "sm_90a", "gfx942"])
 @pytest.mark.parametrize("path", FILES, ids=lambda p: f"{p.parent.name}-{p.stem}")
 def test_every_stage_is_well_formed_and_reads_back(path: Path, target: str) -> None:

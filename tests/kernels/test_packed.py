@@ -45,6 +45,7 @@ def assert_near(got: torch.Tensor, exact: torch.Tensor) -> None:
     assert float((got.double() - exact).norm()) <= torch.finfo(got.dtype).eps * float(exact.norm())
 
 
+@pytest.mark.product
 @pytest.mark.parametrize("bits", [4, 8])
 @pytest.mark.parametrize(("tokens", "rows", "depth"), [(1, 1, 1), (3, 37, 200), (17, 64, 128), (5, 33, 384)])
 def test_results(device: str, bits: int, tokens: int, rows: int, depth: int) -> None:
