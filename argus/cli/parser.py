@@ -42,6 +42,7 @@ def parser() -> Parser:
     _report(command("report", "report", "prove kernels, and write one page about them"))
     _mutate(command("mutate", "mutate", "make small edits of a kernel, and count those that the proof catches"))
     _repair(command("repair", "repair", "look for an edit that makes a wrong kernel right, and prove it"))
+    _annotate(command("annotate", "annotate", "find the tags and assertions that hold for a kernel, and prove them"))
     _knowledge(
         command("knowledge", "knowledge", "find what is known about making kernels fast, and what applies to one")
     )
@@ -98,6 +99,13 @@ def _mutate(sub: Parser) -> None:
     _json(sub, "a JSON list with an object for each kernel")
     _limit(sub)
     _constants(sub)
+
+
+def _annotate(sub: Parser) -> None:
+    _one_kernel(sub)
+    _constants(sub)
+    _json(sub, "a JSON list with an object for each kernel")
+    _limit(sub)
 
 
 def _repair(sub: Parser) -> None:

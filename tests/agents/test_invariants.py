@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from argus import compile
 from argus.agents.invariants import stripped, synthesised
 from argus.agents.invariants.names import names_of
+from argus.cli import main
 from argus.diagnostic import ArgusError, Verdict
 from argus.frontend import Options
 from argus.ir.nodes import AssertTags, Kernel, Spec, Stmt, Tag
@@ -94,3 +96,32 @@ def test_stripped_keeps_what_computes() -> None:
 def test_a_wrong_kernel_has_no_invariants() -> None:
     with pytest.raises(ArgusError):
         synthesised(tile("gemm", "bt = al.stage(b[n0 : n0 + BLOCK_N,", "bt = al.stage(b[m0 : m0 + BLOCK_N,"), TARGET)
+
+
+def test_the_command_prints_a_text_that_is_proved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    bare = (EXAMPLES / "column_sum.py").read_text()
+    for part in (
+        "    al.tag(x, lambda m, n: (m, n))\n",
+        bare[bare.index("    al.assert_tags(") : bare.index("    al.atomic")],
+    ):
+        bare = bare.replace(part, "")
+    file = tmp_path / "column_sum.py"
+    file.write_text(bare)
+    assert main(["annotate", str(file)]) == 0
+    printed = capsys.readouterr().out
+    assert "+    al.tag(x, lambda i, j: dict(m=i, n=j))" in printed and "al.once(" in printed
+    assert main(["annotate", str(file), "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    assert found["assertions"] >= 2 and all(line in found["text"] for line in found["lines"])
+    file.write_text(found["text"])
+    assert main(["check", str(file)]) == 0
+    capsys.readouterr()
+    file.write_text(found["text"].replace("pid_n * COLUMNS + al.arange", "pid_m * COLUMNS + al.arange"))
+    assert main(["check", str(file)]) == 1
+
+
+def test_only_texts_are_annotated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "gemm.ir"
+    file.write_text(print_kernel(compile.lower(tile("gemm"), TARGET)))
+    assert main(["annotate", str(file)]) == 2
+    assert "explicit kernel" in capsys.readouterr().err

@@ -104,6 +104,7 @@ def test_a_refused_text_is_an_answer() -> None:
         ("layout", {"notation": "(2,4):(4,1)"}, "drawing"),
         ("time", {"text": ADD, "sizes": {"N": 1024}}, "us"),
         ("knowledge", {"query": "pipeline"}, "entries"),
+        ("annotate", {"text": ADD}, "lines"),
     ],
 )
 def test_each_tool_answers(tool: str, arguments: dict[str, Any], field: str) -> None:

@@ -6,5 +6,6 @@ in this kernel, so a later edit that moves other ones is caught where it happens
 
 from argus.agents.invariants.stripped import stripped
 from argus.agents.invariants.synthesis import Invariants, synthesised
+from argus.agents.invariants.text import Annotated, annotated, annotated_json
 
-__all__ = ["Invariants", "stripped", "synthesised"]
+__all__ = ["Annotated", "Invariants", "annotated", "annotated_json", "stripped", "synthesised"]

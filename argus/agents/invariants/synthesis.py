@@ -9,7 +9,7 @@ from argus import compile
 from argus.agents.invariants.flow import Candidate, Flow, objects
 from argus.agents.invariants.stripped import stripped
 from argus.diagnostic import ArgusError, Diagnostic, Severity, Verdict
-from argus.ir.nodes import AssertTags, Kernel, Stmt, Tag
+from argus.ir.nodes import AssertTags, Kernel, Stmt
 from argus.ir.text import print_stmt
 from argus.ir.visit import numbered, rewrite_body
 from argus.source import SourceFile, Span
@@ -53,7 +53,7 @@ def synthesised(kernel: compile.TileKernel, target: str, limit_s: float = LIMIT_
         wrong = _unproved(quick, target, active, limit_s)
         if not wrong:
             kept = _first(active)
-            return Invariants(_with(bare, _merged(kept)), tuple(kept), every - len(kept), number)
+            return Invariants(_with(bare, merged(kept)), tuple(kept), every - len(kept), number)
         active = _useful(_without(active, wrong, number > _PATIENT))
     return Invariants(compile.TileKernel(bare), (), every, _ROUNDS)
 
@@ -98,7 +98,7 @@ def _first(active: Sequence[Candidate]) -> list[Candidate]:
     return list({c.group: c for c in reversed(active)}.values())[::-1]
 
 
-def _merged(kept: Sequence[Candidate]) -> list[Candidate]:
+def merged(kept: Sequence[Candidate]) -> list[Candidate]:
     """Make one assertion of those at one place over the same elements."""
     found: dict[object, Candidate] = {}
     for c in kept:
@@ -132,6 +132,3 @@ def _with(kernel: Kernel, active: Sequence[Candidate]) -> compile.TileKernel:
         return (*before.get(stmt.id, ()), stmt, *after.get(stmt.id, ()))
 
     return compile.TileKernel(replace(kernel, body=rewrite_body(kernel.body, change)))
-
-
-__all__ = ["Invariants", "Tag", "synthesised"]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from argus import compile, layout, mutate, pages
+from argus.agents.invariants import annotated, annotated_json
 from argus.agents.optimize import Folder, Limits, Run, as_json, place_of_timing, problem_of
 from argus.agents.optimize.examine import predicted
 from argus.agents.repair import repair, repair_json
@@ -153,6 +154,12 @@ def repair_(text: str, kernel: str = "", target: str = "sm_80", form: str = "pyt
     return repair_json(repair(_task(text, kernel, target, form), steps=max(1, min(steps, 200))))
 
 
+def annotate(text: str, kernel: str = "", target: str = "sm_80") -> Json:
+    """Find the tags and assertions that hold for a kernel that is right."""
+    task = _task(text, kernel, target)
+    return annotated_json(task.name, target, annotated(task.source, task.name, Options(target=target)))
+
+
 def optimize(
     text: str,
     kernel: str = "",
@@ -188,6 +195,8 @@ TOOLS: Mapping[str, Tool] = {
     "time": Tool(time, "Predict a kernel's time at given sizes with the performance model."),
     "knowledge": Tool(knowledge, "Find optimisations by words, or those that apply to a kernel, and why."),
     "repair": Tool(repair_, "Find one edit that makes a wrong kernel right, and prove it.", 300.0),
+    "annotate": Tool(annotate, "Find tags and assertions that are proved of a right kernel, so that later edits of it "
+                               "are caught where they move another element.", 300.0),
     "optimize": Tool(optimize, "Find a faster kernel that is proved to compute the same.", 660.0),
 }  # fmt: skip
 
