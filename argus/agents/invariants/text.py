@@ -158,7 +158,7 @@ def _bare(text: str) -> str:
     return text[1:-1] if text.startswith("(") else text
 
 
-def annotated_json(name: str, target: str, found: Annotated) -> dict[str, Json]:
+def annotated_json(name: str, target: str, found: Annotated) -> Json:
     """Return `kernel`, `lines`, `text`, `explicit`, and the numbers of `assertions` kept and candidates `dropped`."""
     explicit = compile.lower(found.invariants.kernel, target)
     return {
