@@ -1,4 +1,4 @@
-"""Products of experts' float8 weights with their rows, both with a scale for each block, and their activation.
+"""Multiply float8 rows by gates and values of their experts, with a scale for each block, and activate, in one launch.
 
 Rows, tiles and experts are those of `argus.kernels.experts`; blocks and scales those of `argus.kernels.blockwise`: 128
 elements of a row of activations, 128 x 128 elements of weights. The sum of a block is scaled and added in float32.
@@ -16,16 +16,9 @@ from argus.kernels.experts import row_of
 
 
 @argus.func
-def scaled_row(x, scale_x, token, p, k):
-    """Element k of row p, times its block's scale."""
-    t = p if token is None else token[p]
-    return row_of(x, token, p, k) * scale_x[k // SIDE, t]
-
-
-@argus.func
-def scaled_weight(w, scale_w, e, half, n, C, k):
-    """Element k of column n of a half of expert e's weights (gates, or what they let through), times its scale."""
-    return w[e, half * C + n, k] * scale_w[e, half, n // SIDE, k // SIDE]
+def scale_of(scale_x, token, p, k):
+    """Return the scale of element k of row p."""
+    return scale_x[k // SIDE, p] if token is None else scale_x[k // SIDE, token[p]]
 
 
 @argus.kernel(num_warps=8)
@@ -47,8 +40,9 @@ def gated_block_rows(
     STAGES: al.constexpr = 2,
     TOGETHER: al.constexpr = 8,
 ):
-    """`out[p, n] = sum(scaled_row(p, :) * scaled_weight(e, n, :))`, with e the expert of row p; or the activation of
-    that and of the same for the second half of the weights. `scale_w` is `[E, halves, columns / 128, K / 128]`."""
+    """Compute `out[p, n]`: with e the expert of row p and g = k // 128, the sum over k of the row's elements, times
+    their scales, times `w[e, n, k] * scale_w[e, 0, n // 128, g]`; or the activation of that and of the same for column
+    C + n, whose scales are those of the second half."""
     T, K, E, N, P, C = x.shape[0], x.shape[1], w.shape[0], w.shape[1], out.shape[0], out.shape[1]
     G, H, L = scale_x.shape[0], scale_w.shape[1], scale_w.shape[2]
     assert SIDE % COLUMNS == 0 and SIDE % DEPTH == 0, "a tile of weights lies within a block"
@@ -65,15 +59,31 @@ def gated_block_rows(
         al.spec(
             out,
             lambda i, p, n: al.sum(
-                lambda k: scaled_row(x, scale_x, token, p, k) * scaled_weight(w, scale_w, owner[i], 0, n, C, k)
+                lambda k: (
+                    row_of(x, token, p, k)
+                    * scale_of(scale_x, token, p, k)
+                    * (w[owner[i], n, k] * scale_w[owner[i], 0, n // SIDE, k // SIDE])
+                )
             ),
         )
     else:
         al.spec(
             out,
             lambda i, p, n: ACTIVATION(
-                al.sum(lambda k: scaled_row(x, scale_x, token, p, k) * scaled_weight(w, scale_w, owner[i], 0, n, C, k)),
-                al.sum(lambda k: scaled_row(x, scale_x, token, p, k) * scaled_weight(w, scale_w, owner[i], 1, n, C, k)),
+                al.sum(
+                    lambda k: (
+                        row_of(x, token, p, k)
+                        * scale_of(scale_x, token, p, k)
+                        * (w[owner[i], n, k] * scale_w[owner[i], 0, n // SIDE, k // SIDE])
+                    )
+                ),
+                al.sum(
+                    lambda k: (
+                        row_of(x, token, p, k)
+                        * scale_of(scale_x, token, p, k)
+                        * (w[owner[i], C + n, k] * scale_w[owner[i], 1, n // SIDE, k // SIDE])
+                    )
+                ),
             ),
         )
     i, column = al.grid(first.shape[0] - 1, al.cdiv(C, COLUMNS), group=TOGETHER)
