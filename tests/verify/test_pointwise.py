@@ -99,6 +99,14 @@ CASES = (
         (("al.abs(v) * al.abs(u)", "al.abs(v) * u"), ("al.abs(v) *", "al.abs(v) * 2.0 *")),
     ),
     Case(
+        "a choice by a sum",
+        rows(
+            "al.where(al.sum(lambda j: x[j] * al.sum(lambda k: w[k])) > 0.0, al.abs(x[i]), 0.0)",
+            stored("al.where(t <= 0.0, 0.0, al.maximum(v, -v))", "t = al.sum(v) * al.sum(u)\n"),
+        ),
+        (("t <= 0.0", "t >= 0.0"), ("al.maximum(v, -v)", "v"), ("al.sum(v) * al.sum(u)", "al.sum(v)")),
+    ),
+    Case(
         "a choice where two numbers are equal",
         rows("al.where(x[i] > w[i], x[i], w[i] * w[i])", stored("al.where(v <= u, u * u, v)")),
         (("v <= u", "v < u"), ("v <= u", "v >= u")),

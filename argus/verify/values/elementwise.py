@@ -120,7 +120,7 @@ class Leaves:
         if found is None:
             return Node("test", value=self._known(self._tests, test, path, roots, len(self._tests)))
         op, a, b = found
-        if not (self._ordered(a) and self._ordered(b)):
+        if not (self._specified or (self._ordered(a) and self._ordered(b))):
             raise Mismatch("a choice by numbers that may be rounded")
         return Node(op, self._each((a, b), path, roots))
 
