@@ -14,11 +14,14 @@ from argus.backend.build import build
 from argus.backend.hip.toolchain import find_compiler
 from argus.compile import elaborate
 from argus.frontend import Options
+from argus.ir.types import DTYPES
 from argus.passes import lower
 from argus.source import SourceFile
 from benchmarks.mutants import SUBJECTS
 from tests.conftest import example_runs, require
 from tests.machine.kernels import notes
+
+BLOCKS: dict[str, Any] = {"ROWS": 64, "COLUMNS": 64, "STAGES": 2, "PRODUCERS": 0, "MULTIPLY": DTYPES["float16"]}
 
 CONSTANTS: dict[str, dict[str, Any]] = {
     "gemm": {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 32, "STAGES": 2, "PRODUCERS": 0},
@@ -28,6 +31,8 @@ CONSTANTS: dict[str, dict[str, Any]] = {
     "rmsnorm_held_rows": {"COPY": None},
     "layernorm_held_rows": {"COPY": None},
     "add_layernorm_held_rows": {"COPY": None, "BLOCK": 2048},
+    "product_of_blocks": BLOCKS | {"SCHEDULE": "cooperative"},
+    "expert_blocks": BLOCKS,
 }
 """Of kernels whose defaults are for other machines. The tiles that products get are in test_amd_builds.py."""
 
