@@ -64,7 +64,7 @@ def before(first, BLOCK, length):
 @argus.func
 def decode(
     q, keys, values, key_scales, value_scales, table, lens, parts, levels, scale,
-    DTYPE, PAGE, BLOCK, QUERIES, ROWS, SPAN, STAGES, INVARIANT,
+    DTYPE, PAGE, BLOCK, QUERIES, ROWS, SPAN, INVARIANT,
 ):  # fmt: skip
     """Attention of the R rows of each head to the keys of SPAN pages: `parts`, and their log-sum-exps, `levels`.
 
@@ -108,7 +108,7 @@ def decode(
     acc = al.zeros((ROWS, E), al.float32)
     # A length that nobody checked reads no more than the table.
     steps = al.minimum(al.cdiv(length, BLOCK), MOST * PER)
-    for p in al.pipelined(part * SPAN * PER, al.minimum(steps, (part + 1) * (SPAN * PER)), stages=STAGES):
+    for p in range(part * SPAN * PER, al.minimum(steps, (part + 1) * (SPAN * PER))):
         page = al.load(table[b, p // PER])
         at = 0 if PER == 1 else p % PER * BLOCK
         # What stands behind a sequence may be no number, and zero times that is none.
@@ -176,7 +176,6 @@ def attention_decode_pages(
         QUERIES,
         ROWS,
         SPAN,
-        1,
         INVARIANT,
     )
 
@@ -200,12 +199,11 @@ def attention_decode_scaled(
     QUERIES: al.constexpr = 1,
     ROWS: al.constexpr = 16,
     SPAN: al.constexpr = 16,
-    STAGES: al.constexpr = 1,
 ):
     """Attention as `decode` computes it, over keys and values of 8 bits, with a scale for each head."""
     decode(
         q, keys, values, key_scales, value_scales, table, lens, parts, levels, scale,
-        DTYPE, PAGE, PAGE, QUERIES, ROWS, SPAN, STAGES, False,
+        DTYPE, PAGE, PAGE, QUERIES, ROWS, SPAN, False,
     )  # fmt: skip
 
 

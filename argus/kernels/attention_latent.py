@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 ROW, VALUE = 576, 512
 _FEW_ROWS = 16  # of a block: four warps share its results, eight those of more rows
-_MOST_KEYS = (64, 32)
-"""Keys of a step of few rows and of more: what fits shared memory beside the queries; of few rows twice."""
+_MOST_KEYS = (32, 64)
+"""Keys of a step of few rows and of more. Four blocks of few rows share a multiprocessor, and hide each other's waits;
+of more rows, a step takes as many keys as fit into shared memory beside the queries."""
 Tensors = tuple[Any, ...]
 
 
@@ -44,12 +45,11 @@ def attention_decode_rows(
     QUERIES: al.constexpr = 1,
     ROWS: al.constexpr = 16,
     SPAN: al.constexpr = 16,
-    STAGES: al.constexpr = 1,
 ):
     """Attention as `decode` computes it, of absorbed latent heads: the values are the first E elements of the keys."""
     decode(
         q, keys, None, None, None, table, lens, parts, levels, scale,
-        DTYPE, PAGE, BLOCK, QUERIES, ROWS, SPAN, STAGES, False,
+        DTYPE, PAGE, BLOCK, QUERIES, ROWS, SPAN, False,
     )  # fmt: skip
 
 

@@ -192,7 +192,7 @@ def test_caches_of_8_bits_are_proved(target: str, constants: dict[str, Any]) -> 
     [
         ("sm_90a", {"PAGE": 64, "BLOCK": 64}),
         ("sm_90a", {"PAGE": 64, "BLOCK": 32, "ROWS": 64, "num_warps": 8}),
-        ("sm_80", {"PAGE": 48, "BLOCK": 16, "QUERIES": 2, "ROWS": 32, "num_warps": 8}),
+        ("sm_80", {"PAGE": 48, "BLOCK": 16, "QUERIES": 2, "ROWS": 32, "num_warps": 4}),
     ],
 )
 def test_latent_heads_are_proved(target: str, constants: dict[str, Any]) -> None:
