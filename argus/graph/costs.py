@@ -1,4 +1,4 @@
-"""Limit the functions that follow a product: slow functions do not pay on the few threads that a product leaves."""
+"""Limit the slow functions that are fused with a product, because the kernel of a product has few threads for them."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def _available(found: Partition) -> bool:
 
 
 def _runs(graph: Graph, found: Partition) -> list[list[Any]]:
-    """Return runs of consecutive operators that are left, without a kernel between them."""
+    """Return the runs of consecutive operators that are left to PyTorch, without a kernel between them."""
     runs: list[list[Any]] = [[]]
     kernels = {n for g in found.groups for n in g.nodes}
     for node in graph.nodes:

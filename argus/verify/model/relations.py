@@ -276,12 +276,12 @@ class Model:
         return texts
 
     def trips(self, site: Site, place: RingPlace, shift: int, coords: tuple[str, ...] = ()) -> Map:
-        """{instance of a site -> the trip `shift` after its own}."""
+        """Return the map from an instance of a site to the trip `shift` trips after the instance's own trip."""
         own = self.trip(site, self._nest(site, place.counter), coords).drop_unused_params()
         return own.apply_range(self.count(site, place).after(shift))
 
     def trip(self, site: Site, nest: tuple[For, ...], coords: tuple[str, ...] = ()) -> Map:
-        """{instance of a site -> its trip numbers in the loops of `nest`}."""
+        """Return the map from an instance of a site to its trip numbers in the loops of `nest`."""
         return self.parse_map(f"{{ {self.tuple_text(site, coords)} -> [{', '.join(self._trip(site, nest))}] }}")
 
     def _ring_size(self, obj: str) -> int | None:

@@ -273,7 +273,7 @@ class Protocol:
         return findings
 
     def _arriving(self, barrier: str) -> dict[str, dict[str, Map]]:
-        """Map each team that arrives on a barrier, and each of its roles, to {use -> time} of its arrivals."""
+        """Return the map from uses of a barrier to times of arrivals, for each arriving team and each of its roles."""
         found: dict[str, dict[str, Map]] = {}
         for event in self.arrivals:
             if event.barrier == barrier and event.site.role is not None:
@@ -284,7 +284,7 @@ class Protocol:
         return dict(sorted(found.items()))
 
     def _brought(self, barrier: str) -> list[Map]:
-        """{use -> time} of each signalled copy."""
+        """Return, for each signalled copy, the map from a use of the barrier to the time of the copy."""
         return [
             event.keys.reverse().apply_range(self.model.iteration_schedule(event.site))
             for event in self.signals

@@ -114,7 +114,7 @@ class Recurrence:
 
 @dataclass(frozen=True)
 class Again:
-    """The values that statement `site` writes, over its instances, as read within its own term."""
+    """The earlier values of statement `site`, where the term of this statement reads them (a recurrence)."""
 
     site: int
 
