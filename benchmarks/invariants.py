@@ -62,7 +62,7 @@ def run(sample: Sample, jobs: int, seconds: float) -> Results:
     end = time.monotonic() + seconds
     sample.folder.mkdir(parents=True, exist_ok=True)
     with multiprocessing.get_context("spawn").Pool(jobs) as pool:
-        shares = [(s, share) for s in annotated_subjects() for share in range(_shares(s))]
+        shares = [(s, share) for s in reversed(annotated_subjects()) for share in range(_shares(s))]
         for told in pool.imap_unordered(partial(judged, sample, end), shares):
             print(told, flush=True)
     return counted(sample)

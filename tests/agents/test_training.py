@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import xml.etree.ElementTree as ET
 from itertools import islice
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from argus import compile
 from argus.agents.optimize import problem_of
 from argus.agents.optimize.planner import Planner
-from argus.agents.training import OptimizeEnv, Outcome, World, better, judged, repairs, reward, split
+from argus.agents.training import OptimizeEnv, Outcome, World, better, curve, judged, repairs, reward, split
 from argus.agents.training.environment import PRICE, WIDTH
 from argus.agents.training.pairs import Portion, alike, distinct, families, some_repairs
 from argus.agents.training.policy import bandit, best_known, greedy, steps_of, taught, train
@@ -128,6 +129,14 @@ def test_portions_of_edits_differ_and_never_end() -> None:
     two = some_repairs(Portion(*place, 10_000))  # behind all single edits
     digests = [{p.digest for p in pairs} for pairs in (some, others, two)]
     assert all(digests) and not digests[0] & digests[1] and not digests[0] & digests[2]
+
+
+def test_a_learning_curve_is_drawn_beside_the_bandit() -> None:
+    found = {"bandit": [10, 20], "curve": {"episodes": [10, 20], "steps": [12.0, 6.0], "rewards": [0.0, 1.0]}}
+    drawn = ET.fromstring(curve.drawn(found))
+    points = [e for e in drawn if e.tag.endswith("circle")]
+    assert len(points) == 2 and float(points[0].attrib["cy"]) < float(points[1].attrib["cy"])
+    assert any("bandit: 15.0" in (e.text or "") for e in drawn)
 
 
 def test_held_out_sizes_are_none_that_were_trained_on() -> None:

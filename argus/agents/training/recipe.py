@@ -18,6 +18,7 @@ from typing import Any
 
 from argus.agents.optimize.planner import Planner
 from argus.agents.optimize.problem import problem_of
+from argus.agents.training.curve import drawn
 from argus.agents.training.pairs import Pair, Portion, better, distinct, families, some_repairs, split
 from argus.agents.training.policy import Curve, bandit, explored, greedy, steps_of, taught, train
 from argus.agents.training.rewards import grpo_reward
@@ -173,6 +174,7 @@ def main(given: list[str] | None = None) -> int:
 
         def keep(found: dict[str, Any]) -> None:
             options.out.write_text(json.dumps(found, indent=1), encoding="utf-8")
+            options.out.with_suffix(".svg").write_text(drawn(found), encoding="utf-8")
 
         keep(compare(options.episodes, options.seed, known_world(options.jobs), keep))
     else:
