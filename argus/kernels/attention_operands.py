@@ -46,7 +46,8 @@ def checked(
     for name, x in (("k", k), ("v", v)):
         dtype_of(name, x, (dtype.name,))
     same_shape("k", k, (q.shape[0], *k.shape[1:3], q.shape[3]))
-    smaller = v.ndim == 4 and v.shape[3] in others.get(k.shape[3], ())
+    # Sizes may be symbols, which are no keys of a dictionary.
+    smaller = v.ndim == 4 and any(k.shape[3] == own and v.shape[3] in sizes for own, sizes in others.items())
     same_shape("v", v, (*k.shape[:3], v.shape[3]) if smaller else tuple(k.shape))
     return dtype, group
 
