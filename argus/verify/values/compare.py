@@ -217,7 +217,7 @@ class Comparison(Atoms):
         """Return True if two terms are found to be equal functions of equal elements, case by case, or sums of such."""
         sums = isinstance(mine, Reduce) and isinstance(wanted, Reduce) and mine.op == wanted.op == "add"
         key = id(mine), id(wanted)
-        if key in self._odd or not (elementwise(mine) or elementwise(wanted)):
+        if scope.walking or key in self._odd or not (elementwise(mine) or elementwise(wanted)):
             return False
         self._odd[key] = mine, wanted
         try:
