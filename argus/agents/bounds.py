@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from argus.ir.expr import Const, Expr, Op, op
+from argus.ir.expr import Const, Expr, Op, conjuncts, op
 from argus.ir.nodes import Accumulate, Copy, Kernel, Stmt
 from argus.ir.types import int32
 
@@ -36,18 +36,6 @@ def padded(copy: Copy, kernel: Kernel, value: float) -> Copy:
     dtype = kernel.object(copy.dst.obj).dtype
     number = float(value) if dtype.is_float else bool(value) if dtype.kind == "bool" else int(value)
     return replace(copy, other=Const(number, dtype))
-
-
-def conjuncts(mask: Expr | None) -> Iterator[Expr]:
-    """Yield the parts of a conjunction, in order."""
-    match mask:
-        case None:
-            return
-        case Op(op="and", args=(a, b)):
-            yield from conjuncts(a)
-            yield from conjuncts(b)
-        case _:
-            yield mask
 
 
 def conjunction(parts: tuple[Expr, ...]) -> Expr:

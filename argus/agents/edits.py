@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from argus.agents.bounds import bounded, bounds, conjunction, conjuncts, padded, without_constants
+from argus.agents.bounds import bounded, bounds, conjunction, padded, without_constants
 from argus.ir.access import relations
-from argus.ir.expr import Const, Expr, Op, op
+from argus.ir.expr import Const, Expr, Op, conjuncts, op
 from argus.ir.nodes import (
     Accumulate,
     AssertTags,

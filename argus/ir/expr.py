@@ -360,3 +360,15 @@ def conjunction(conditions: list[Expr]) -> Expr | None:
         if condition != TRUE:
             result = condition if result is None else op("and", result, condition)
     return result
+
+
+def conjuncts(condition: Expr | None) -> Iterator[Expr]:
+    """Yield the parts of a conjunction of booleans, in order; nothing for None."""
+    match condition:
+        case None:
+            return
+        case Op(op="and", args=(left, right), dtype=dtype) if dtype is boolean:
+            yield from conjuncts(left)
+            yield from conjuncts(right)
+        case _:
+            yield condition

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice, product
 from math import prod
 
-from argus.ir.expr import Const, Coord, Expr, Op, Param, walk
+from argus.ir.expr import Const, Coord, Expr, Op, Param, conjuncts, walk
 from argus.ir.nodes import Accumulate, Assume, Copy, For, Kernel, Requires, Scalar, Tensor
 from argus.ir.types import int32
 from argus.ir.visit import walk as statements
@@ -77,9 +77,10 @@ def size_vectors(kernel: Kernel) -> tuple[dict[str, int], ...]:
     if kernel.persistent:
         several = {s.name: 0 if s.looped else 2 * s.tile for s in sizes}
         wanted = (*wanted[:-1], several, wanted[-1])
+    units = {s.name: s.unit for s in sizes}
     found: list[dict[str, int]] = []
     for vector in wanted:
-        tried = (_solved(kernel, v) for v in islice(_near(sizes, vector), _TRIED))
+        tried = (_solved(kernel, v, units) for v in islice(_near(sizes, vector), _TRIED))
         near = next((v for v in tried if admissible(kernel, v)), None)
         if near is not None and near not in found:
             found.append(near)
@@ -95,7 +96,8 @@ def longer(kernel: Kernel, values: Mapping[str, int], least: int) -> Iterator[di
     for raised in ([s for s in sizes if s.looped], sizes):
         enough = {s.name: max(values[s.name], 2 if s.name in single else least) for s in raised}
         wanted = {s.name: -(-enough[s.name] // s.unit) * s.unit for s in raised}
-        found = _solved(kernel, {s.name: values[s.name] for s in sizes} | wanted)
+        units = {s.name: s.unit for s in sizes}
+        found = _solved(kernel, {s.name: values[s.name] for s in sizes} | wanted, units)
         if admissible(kernel, found):
             yield found
 
@@ -148,25 +150,49 @@ def _single(kernel: Kernel) -> frozenset[str]:
     return frozenset(names | {e.name for e in related if isinstance(e, Param)})
 
 
+def _stated(kernel: Kernel) -> Iterator[Expr]:
+    """Yield the conditions that the preconditions are made of."""
+    for condition in kernel.preconditions:
+        if isinstance(condition, Requires):
+            yield from conjuncts(condition.cond)
+
+
 def _equalities(kernel: Kernel) -> list[tuple[str, Expr]]:
     """Return the sizes that a precondition gives as expressions of others."""
     found = []
-    for condition in kernel.preconditions:
+    for condition in _stated(kernel):
         match condition:
-            case Requires(cond=Op(op="eq", args=(Param(name=name), other))) if not _mentions(other, name):
+            case Op(op="eq", args=(Param(name=name), other)) if not _mentions(other, name):
                 found.append((name, other))
             case _:
                 pass
     return found
 
 
-def _solved(kernel: Kernel, values: dict[str, int]) -> dict[str, int]:
-    """Return `values` in which the sizes that preconditions determine are computed from the others."""
+def _solved(kernel: Kernel, values: dict[str, int], units: Mapping[str, int]) -> dict[str, int]:
+    """Return `values` in which the sizes that preconditions determine are computed from the others.
+
+    A size that is at most another one is reduced to that.
+    """
     known = values
     for name, other in _equalities(kernel):
         if name in known:
-            known = known | {name: int(scalar(other, known))}
+            known = _determined(known, name, other, units[name])
+    for condition in _stated(kernel):
+        match condition:
+            case Op(op="le", args=(Param(name=less), Param(name=more))) if less in known and more in known:
+                known = known | {less: min(known[less], known[more])}
+            case _:
+                pass
     return known
+
+
+def _determined(values: dict[str, int], name: str, other: Expr, unit: int) -> dict[str, int]:
+    """Return `values` in which the size `name` is `other`. A size in `other` grows until `unit` divides it."""
+    free = next((e.name for e in walk(other) if isinstance(e, Param) and e.name in values), None)
+    grown = [values if free is None else values | {free: values[free] + more} for more in range(unit)]
+    tried = [vector | {name: int(scalar(other, vector))} for vector in grown]
+    return next((vector for vector in tried if vector[name] % unit == 0), tried[0])
 
 
 def _mentions(expr: Expr, name: str) -> bool:

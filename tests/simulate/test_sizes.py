@@ -11,7 +11,7 @@ from argus.compile import elaborate, lower
 from argus.frontend import Options
 from argus.ir.nodes import Kernel
 from argus.ir.types import float8_e4m3fn
-from argus.simulate.sizes import admissible, longer
+from argus.simulate.sizes import admissible, longer, size_vectors
 from argus.source import SourceFile
 
 KERNELS = Path(argus.kernels.__file__).parent
@@ -37,3 +37,11 @@ def test_longer_sizes_are_multiples_of_the_alignment() -> None:
     """Rows of 8-bit operands are multiples of 16: 528, where 520 would do for longer elements."""
     kernel = explicit("gemm", "gemm", IN=float8_e4m3fn, MULTIPLY=float8_e4m3fn, BLOCK_K=128)
     assert {sizes["K"] for sizes in longer(kernel, {"M": 1, "N": 8, "K": 16}, 520)} == {528}
+
+
+def test_a_size_that_others_determine_is_a_multiple_of_its_unit() -> None:
+    """`E1 == E + 1` offsets of 4 bytes in rows that are aligned to 16: 3 experts, not 1 or 2."""
+    kernel = explicit("experts_backward", "weight_gradients")
+    found = size_vectors(kernel)
+    assert len(found) > 3 and all(admissible(kernel, sizes) for sizes in found)
+    assert {(sizes["E1"], sizes["E"]) for sizes in found} == {(4, 3)}

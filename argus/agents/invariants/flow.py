@@ -24,7 +24,7 @@ from argus.agents.invariants.carried import (
 )
 from argus.agents.invariants.names import names_of
 from argus.agents.invariants.places import joined, solved
-from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, coords, op, substitute_coords
+from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, conjuncts, coords, op, substitute_coords
 from argus.ir.nodes import (
     Access,
     Accumulate,
@@ -125,7 +125,7 @@ class Flow:
             self._assert(stmt, False, src, carried)
             return
         if carried is not None:
-            conditions = tuple(dict.fromkeys((*carried.inside, *_conjuncts(mask))))
+            conditions = tuple(dict.fromkeys((*carried.inside, *conjuncts(mask))))
             carried = replace(carried, inside=conditions)
         self._write(stmt, dst, carried)
         if carried is not None and dst.obj in {f.name for f in self.kernel.fragments}:
@@ -382,17 +382,6 @@ def _tagged(stmt: AssertTags) -> Iterator[TagField]:
 
 def _tag_of(tensor: Tensor, names: tuple[str, ...]) -> Tag:
     return Tag(tensor.name, tensor.shape, tuple((n, Coord(d)) for d, n in enumerate(names)))
-
-
-def _conjuncts(mask: Expr | None) -> Iterator[Expr]:
-    match mask:
-        case None:
-            return
-        case Op(op="and", args=(a, b)):
-            yield from _conjuncts(a)
-            yield from _conjuncts(b)
-        case _:
-            yield mask
 
 
 def _loads(expr: Expr) -> bool:
