@@ -63,6 +63,13 @@ ELSEWHERE = {
     ("transpose_to_odd_rows", "gfx942"): "unknown-instruction",
     ("attention_forward", "gfx942"): "shared-memory",
     ("attention_added", "gfx942"): "shared-memory",
+    ("attention_decode_rows", "gfx942"): "shared-memory",
+    **{
+        (name, target): "shared-memory" if target == "sm_89" else "no-matrix-instruction"
+        for name in ("product_of_blocks", "expert_blocks")
+        for target in ("cpu", "sm_80", "sm_89", "gfx942")
+    },
+    **{("gated_block_rows", t.name): "no-matrix-instruction" for t in TARGETS.values() if t.vendor != "amd"},
     **{("gemm_waves", t.name): "unknown-instruction" for t in TARGETS.values() if t.vendor != "amd"},
     **{("cluster_softmax", t.name): "no-cluster" for t in TARGETS.values() if not t.clusters and t.vendor != "cpu"},
     **{

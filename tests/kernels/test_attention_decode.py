@@ -206,7 +206,7 @@ def test_latent_heads_are_proved(target: str, constants: dict[str, Any]) -> None
         ("scaled", "s = s * al.load(key_scales[head])", "s = s * al.load(key_scales[0])"),
         ("scaled", "y = y * al.load(value_scales[head])", "y = y * al.load(key_scales[head])"),
         ("scaled", "v8 = al.stage(values[page, at : at + BLOCK, head, :], mask=before(p * BLOCK, BLOCK, length))",
-         "v8 = al.stage(values[page, at : at + BLOCK, head, :])"),
+         "v8 = al.stage(values[page, at : at + BLOCK, head, :], mask=before(p * BLOCK, BLOCK, length - 1))"),
         ("pages", "hidden[:, None] < length", "hidden[:, None] <= length"),
     ],
 )  # fmt: skip
