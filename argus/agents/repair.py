@@ -206,7 +206,7 @@ def text_candidates(task: Task, edits: Iterable[TextEdit]) -> Iterator[Candidate
         source = replace(task.source, text=text)
         try:
             candidate = compile.elaborate(source, task.name, task.options)
-        except Exception:  # a text that is no kernel, or that the frontend itself fails on, hides no other
+        except (ArgusError, AssertionError):
             continue
         if candidate != author and not broken(author, candidate):
             yield Candidate(edit.title, "python", task.source.text, replace(task, source=source))

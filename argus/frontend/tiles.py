@@ -168,6 +168,11 @@ def make(operator: str, args: tuple[Expr, ...]) -> Expr:
     return ir.op(operator, *args)
 
 
+def _of_an_element(expr: Expr) -> bool:
+    """Return True if an expression without dimensions depends on a parameter of a lambda."""
+    return any(isinstance(e, ir.Coord) for e in ir.walk(expr))
+
+
 def elementwise(
     context: Context, operator: str, operands: tuple[Value, ...], spans: tuple[Span, ...], span: Span
 ) -> Tile:
@@ -188,6 +193,14 @@ def elementwise(
         Note(f"this has shape {shape_text(t.shape)}", s) for t, s in zip(tiles, spans, strict=True) if t.shape
     )
     shape = broadcast_shapes(context, [t.shape for t in tiles], span, notes if len(notes) > 1 else ())
+    if shape and any(not t.shape and _of_an_element(t.expr) for t in tiles):
+        context.fail(
+            "shape-mismatch",
+            "a parameter of a lambda stands for one place, and is combined with a tile here",
+            span,
+            "compute with numbers in the lambda, such as the tile's first index",
+            notes=notes,
+        )
     expr = make(operator, tuple(stretch(t.expr, t.shape, shape) for t in tiles))
     _check_constant(context, expr, span)
     return Tile(shape, expr.dtype, expr)

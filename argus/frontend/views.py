@@ -176,13 +176,24 @@ def _check_index(context: Context, tile: Tile, where: Span) -> None:
         context.fail("bad-index", f"an index is an integer, not {tile.dtype}", where, remedy)
 
 
+def _bound(context: Context, item: Value, where: Span) -> Expr:
+    if isinstance(item, Tile) and item.shape:
+        context.fail(
+            "bad-index",
+            f"a bound of a slice is one integer, and this is {describe(item)}",
+            where,
+            "index by the tile itself, `x[i]`, or let the slice begin at a number",
+        )
+    return _integer(context, item, where)
+
+
 def _slice(context: Context, view: View, axis: int, item: SliceValue, where: Span) -> tuple[Expr, int]:
     """Return the lower bound and the constant extent of a slice."""
     if item.step is not None:
         context.fail("bad-index", "a slice has no step", where, "index by a tile: `x[lo + step * al.arange(n)]`")
-    lower = Const(0) if item.lower is None else _integer(context, item.lower, where)
+    lower = Const(0) if item.lower is None else _bound(context, item.lower, where)
     if item.upper is not None:
-        upper = _integer(context, item.upper, where)
+        upper = _bound(context, item.upper, where)
     else:
         extent = view.shape[axis]
         if not isinstance(extent, int):

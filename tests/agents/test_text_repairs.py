@@ -26,7 +26,7 @@ MISTAKES = {
         "    al.store(out[n0 : n0 + TILE, m0 : m0 + TILE], al.load(al.trans(tile)), boundary_check=(0, 1))\n",
         "",
     ),
-    "a check of another dimension, beside candidates that the frontend fails on": (
+    "a check of another dimension": (
         "gemm",
         "bt = al.stage(b[n0 : n0 + BLOCK_N, k0 : k0 + BLOCK_K], boundary_check=(0, 1))",
         "bt = al.stage(b[n0 : n0 + BLOCK_N, k0 : k0 + BLOCK_K], boundary_check=(1, 1))",

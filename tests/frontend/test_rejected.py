@@ -179,6 +179,18 @@ TWINS = [
     # indices
     ("bad-index", "2 dimensions", "t = al.load(a[0:64])", "t = al.load(a[0:64, 0:32])"),
     ("bad-index", "no constant extent", "t = al.load(x[0:])", "t = al.load(x[0:64])"),
+    (
+        "bad-index",
+        "a bound of a slice is one integer",
+        "i = al.arange(64)\nt = al.load(x[i : i + 64])",
+        "i = al.arange(64)\nt = al.load(x[i])",
+    ),
+    (
+        "shape-mismatch",
+        "stands for one place",
+        "i = al.arange(64)\nal.covers(x, where=lambda m: m + i < 5)",
+        "i = al.arange(64)\nal.covers(x, where=lambda m: m + 1 < 5)",
+    ),
     ("bad-index", "length of this slice", "t = al.load(x[0:n])", "t = al.load(x[n : n + 64])"),
     ("bad-index", "no step", "t = al.load(x[0:64:2])", "t = al.load(x[2 * al.arange(32)])"),
     ("bad-index", "negative index", "t = al.load(x[-1])", "t = al.load(x[x.shape[0] - 1])"),
