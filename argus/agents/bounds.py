@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from argus.ir.expr import Const, Expr, Op, conjuncts, op
+from argus.ir.expr import Const, Expr, Op, conjunction, conjuncts, op
 from argus.ir.nodes import Accumulate, Copy, Kernel, Stmt
 from argus.ir.types import int32
 
@@ -25,7 +25,7 @@ def bounded(stmt: Stmt, kernel: Kernel) -> Stmt:
     exact = tuple(dict.fromkeys(bounds(stmt, kernel)))
     if not isinstance(stmt, Copy | Accumulate) or not exact:
         return stmt
-    masked = replace(stmt, mask=conjunction((*exact, *(c for c in conjuncts(stmt.mask) if c not in exact))))
+    masked = replace(stmt, mask=conjunction([*exact, *(c for c in conjuncts(stmt.mask) if c not in exact)]))
     return padded(masked, kernel, 0) if isinstance(masked, Copy) and stmt.mask is None else masked
 
 
@@ -36,14 +36,6 @@ def padded(copy: Copy, kernel: Kernel, value: float) -> Copy:
     dtype = kernel.object(copy.dst.obj).dtype
     number = float(value) if dtype.is_float else bool(value) if dtype.kind == "bool" else int(value)
     return replace(copy, other=Const(number, dtype))
-
-
-def conjunction(parts: tuple[Expr, ...]) -> Expr:
-    """Return the conjunction of `parts`, of which there is at least one."""
-    result = parts[0]
-    for part in parts[1:]:
-        result = op("and", result, part)
-    return result
 
 
 def without_constants(expr: Expr) -> Iterator[Expr]:

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from argus.agents.bounds import bounded, bounds, conjunction, padded, without_constants
+from argus.agents.bounds import bounded, bounds, padded, without_constants
 from argus.ir.access import relations
-from argus.ir.expr import Const, Expr, Op, conjuncts, op
+from argus.ir.expr import Const, Expr, Op, conjunction, conjuncts, op
 from argus.ir.nodes import (
     Accumulate,
     AssertTags,
@@ -167,7 +167,7 @@ def _masked(stmt: Stmt, kernel: Kernel) -> Iterator[Stmt]:
     compared = {b.args[0] for b in exact if isinstance(b, Op)}
     others = [c for c in conjuncts(stmt.mask) if not (isinstance(c, Op) and c.args[0] in compared)]
     if exact:
-        yield replace(stmt, mask=conjunction((*exact, *others)))
+        yield replace(stmt, mask=conjunction([*exact, *others]))
 
 
 def _values(stmt: Stmt, kernel: Kernel) -> Iterator[Stmt]:

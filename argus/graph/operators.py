@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from argus.graph import pointwise, precise, reductions, turns, views, windows
+from argus.graph.own import NAMESPACE
 from argus.graph.row import Operand, Row, Site
 from argus.graph.terms import Element
 
@@ -23,7 +24,7 @@ def name_of(target: Any) -> str:
     """Return the table name of an operator: the name of an ATen `torch._ops.OpOverload` without "aten.", or that of an
     operator of this package, or "" for other operators."""
     namespace = getattr(target, "namespace", "")
-    if namespace not in ("aten", turns.NAMESPACE) or not hasattr(target, "_schema"):
+    if namespace not in ("aten", NAMESPACE) or not hasattr(target, "_schema"):
         return ""
     return str(target).removeprefix(f"{namespace}.")
 

@@ -9,33 +9,21 @@ missing, low * low, is smaller than the rounding of float32.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 from typing import Any
 
 import torch
 
+from argus.graph.own import operator
 from argus.graph.row import INDEXED, Operand, Row, Site, apply, integer, sub
 from argus.graph.terms import Element, Index, Term, cast
-from argus.graph.turns import NAMESPACE
 
 HIGH, LOW = 0, 1
 _DROPPED, _HALF = 0x1FFF, 0x1000  # of the 23 bits of a float32's fraction TF32 has 10
 
 
-@cache
-def _library() -> Any:
-    """Make the operator known to PyTorch, once."""
-    library: Any = torch.library.Library(NAMESPACE, "FRAGMENT")  # type: ignore[no-untyped-call]
-    library.define("split(Tensor x, int[] parts) -> Tensor")
-    library.impl("split", _computed, "CompositeExplicitAutograd")
-    torch.library.register_fake(f"{NAMESPACE}::split", _traced, lib=library)
-    return library
-
-
 def split(x: Any, parts: Sequence[int]) -> Any:
     """Apply the operator to float32 [images, channels, places]. `parts`: HIGH or LOW."""
-    _library()
-    return torch.ops.argus_graph.split.default(x, list(parts))
+    return operator("split(Tensor x, int[] parts) -> Tensor", _computed, _traced)(x, list(parts))
 
 
 def _traced(x: Any, parts: list[int]) -> Any:

@@ -9,31 +9,17 @@ operator: its pixel shuffle knows images alone, and whole ones.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 from typing import Any
 
-import torch
-
+from argus.graph.own import operator
 from argus.graph.row import INDEXED, Operand, Row, Site, add, apply, integer
 from argus.graph.terms import ZERO, Element, Index, Number, Term
-
-NAMESPACE = "argus_graph"
-
-
-@cache
-def _library() -> Any:
-    """Make the operator known to PyTorch, once."""
-    library: Any = torch.library.Library(NAMESPACE, "DEF")  # type: ignore[no-untyped-call]
-    library.define("in_turns(Tensor x, int[] begin, int[] common, int[] first, int[] size) -> Tensor")
-    library.impl("in_turns", _computed, "CompositeExplicitAutograd")
-    torch.library.register_fake(f"{NAMESPACE}::in_turns", _traced, lib=library)
-    return library
 
 
 def in_turns(x: Any, begin: Sequence[int], common: Sequence[int], first: Sequence[int], size: Sequence[int]) -> Any:
     """Apply the operator to [images, filters, phases of each dimension, places of each dimension]."""
-    _library()
-    return torch.ops.argus_graph.in_turns.default(x, list(begin), list(common), list(first), list(size))
+    schema = "in_turns(Tensor x, int[] begin, int[] common, int[] first, int[] size) -> Tensor"
+    return operator(schema, _computed, _traced)(x, list(begin), list(common), list(first), list(size))
 
 
 def _traced(x: Any, begin: list[int], common: list[int], first: list[int], size: list[int]) -> Any:

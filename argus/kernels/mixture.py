@@ -104,12 +104,22 @@ def _given(tensors: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
 
 def _checked(tensors: tuple[torch.Tensor, ...], activation: str) -> DType:
     """Return the dtype. Raises LaunchError."""
-    x, weights, chosen, w1, w2 = tensors[:5]
+    return checked(tensors[:5], tensors[5:], activation)
+
+
+def checked(
+    tensors: tuple[torch.Tensor, ...], shared: tuple[torch.Tensor, ...], activation: str, stored: str = ""
+) -> DType:
+    """Return the dtype of a mixture's tokens, of its `weights`, choices and experts. Raises LaunchError.
+
+    `stored`: the dtype of the experts' weights, that of the tokens if it is "".
+    """
+    x, weights, chosen, w1, w2 = tensors
     for name, t, rank in (("x", x, 2), ("weights", weights, 2), ("w1", w1, 3), ("w2", w2, 3)):
         same_rank(name, t, rank)
     dtype = dtype_of("x", x, _HALVES)
     for name, t in (("w1", w1), ("w2", w2)):
-        dtype_of(name, t, (dtype.name,))
+        dtype_of(name, t, (stored or dtype.name,))
     dtype_of("weights", weights, ("float32",))
     dtype_of("chosen", chosen, ("int32",))
     count, wide, hidden = w1.shape
@@ -122,9 +132,9 @@ def _checked(tensors: tuple[torch.Tensor, ...], activation: str) -> DType:
     if activation not in ACTIVATIONS:
         what = f'`activation` is "{activation}"'
         raise LaunchError.of("argument-type", what, f"use one of {', '.join(ACTIVATIONS)}")
-    if len(tensors) > 5:
-        same_shape("shared", tensors[5], tuple(x.shape))
-        dtype_of("shared", tensors[5], (dtype.name,))
+    for t in shared:
+        same_shape("shared", t, tuple(x.shape))
+        dtype_of("shared", t, (dtype.name,))
     return dtype
 
 

@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from argus.backend.launch.evaluate import Number
-from argus.diagnostic import LaunchError
 from argus.ir.types import DTYPES, DType
 from argus.kernels import expert_blocks as blocks
 from argus.kernels.blockwise import SIDE
 from argus.kernels.expert_products import Products, aligned, rows_of
-from argus.kernels.mixture import ACTIVATIONS
-from argus.kernels.rows import dtype_of, matrix, same_rank, same_shape
+from argus.kernels.mixture import ACTIVATIONS, checked
+from argus.kernels.rows import dtype_of, matrix, same_shape
 from argus.kernels.sorting import order_of
 from argus.runtime.device import target_of
 from argus.runtime.function import Function, Operator
@@ -21,7 +20,6 @@ from argus.runtime.work import Call, Work
 if TYPE_CHECKING:
     import torch
 
-_HALVES = ("bfloat16", "float16")
 _FEW = 48  # rows of an expert, on average, up to which tiles have 64 rows
 
 
@@ -106,30 +104,10 @@ def _blocks(w: torch.Tensor) -> tuple[int, ...]:
 
 def _checked(tensors: tuple[torch.Tensor, ...], activation: str) -> DType:
     """Return the dtype. Raises LaunchError."""
-    x, weights, chosen, w1, w2, *scales = tensors[:7]
-    for name, t, rank in (("x", x, 2), ("weights", weights, 2), ("w1", w1, 3), ("w2", w2, 3)):
-        same_rank(name, t, rank)
-    dtype = dtype_of("x", x, _HALVES)
-    for name, t, of in (
-        ("weights", weights, "float32"), ("chosen", chosen, "int32"), ("w1", w1, "float8_e4m3fn"),
-        ("w2", w2, "float8_e4m3fn"), ("scale1", scales[0], "float32"), ("scale2", scales[1], "float32"),
-    ):  # fmt: skip
-        dtype_of(name, t, (of,))
-    count, wide, hidden = w1.shape
-    same_shape("x", x, (len(weights), hidden))
-    same_shape("chosen", chosen, tuple(weights.shape))
-    same_shape("w2", w2, (count, hidden, wide // 2))
-    if wide % 2 or not wide or not hidden or not count or not weights.shape[1]:
-        what = f"`w1` has the shape {tuple(w1.shape)}, and its rows are gates and, behind these, as many others"
-        raise LaunchError.of("shape-mismatch", what, "pass [experts, 2 * width, hidden]")
-    for name, s, w in (("scale1", scales[0], w1), ("scale2", scales[1], w2)):
-        same_shape(name, s, (count,) if s.ndim == 1 else _blocks(w))
-    if activation not in ACTIVATIONS:
-        what = f'`activation` is "{activation}"'
-        raise LaunchError.of("argument-type", what, f"use one of {', '.join(ACTIVATIONS)}")
-    if len(tensors) > 7:
-        same_shape("shared", tensors[7], tuple(x.shape))
-        dtype_of("shared", tensors[7], (dtype.name,))
+    dtype = checked(tensors[:5], tensors[7:], activation, "float8_e4m3fn")
+    for name, scale, w in zip(("scale1", "scale2"), tensors[5:7], tensors[3:5], strict=True):
+        dtype_of(name, scale, ("float32",))
+        same_shape(name, scale, (len(w),) if scale.ndim == 1 else _blocks(w))
     return dtype
 
 

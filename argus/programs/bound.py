@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from argus.ir.expr import Const, Expr, Param, op, rewrite
+from argus.ir.expr import TRUE, Const, Expr, Param, conjunction, op, rewrite
 from argus.ir.nodes import Kernel, Requires
 from argus.ir.types import MAX_EXTENT
 from argus.programs.ir import Buffer, Launch, Part, Program, wide
@@ -118,10 +118,7 @@ def overlap(a: Part, b: Part) -> Expr:
     for start, extent, other, width in zip(a.start, a.extent, b.start, b.extent, strict=True):
         conds += [op("lt", start, op("add", other, width)), op("lt", other, op("add", start, extent))]
         conds += [op("gt", extent, Const(0)), op("gt", width, Const(0))]
-    result = conds[0]
-    for cond in conds[1:]:
-        result = op("and", result, cond)
-    return result
+    return conjunction(conds) or TRUE
 
 
 def touched(kernel: Kernel) -> tuple[frozenset[str], frozenset[str]]:

@@ -6,7 +6,7 @@ are followed twice, so that the second time knows what one iteration leaves to t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from argus.agents.invariants.carried import (
@@ -24,7 +24,8 @@ from argus.agents.invariants.carried import (
 )
 from argus.agents.invariants.names import names_of
 from argus.agents.invariants.places import joined, solved
-from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, conjuncts, coords, op, substitute_coords
+from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, conjunction, conjuncts, coords, op, substitute_coords
+from argus.ir.expr import walk as parts_of
 from argus.ir.nodes import (
     Access,
     Accumulate,
@@ -263,7 +264,7 @@ class Flow:
             return replace(sides[0][1], inside=inside, assumed=any(c.assumed for _, c in sides)), False
         self._alike(stmt, [s for s in sides if not s[1].assumed], shape)
         every = set(range(len(shape)))
-        whole = [c for access, c in sides if set().union(*map(coordinates, access.index), set()) >= every]
+        whole = [c for access, c in sides if _axes(access.index) >= every]
         if len(whole) != 1:
             return None, True
         return replace(whole[0].single, assumed=True), True
@@ -272,7 +273,7 @@ class Flow:
         """Add up what elements carry, along the axes that the destination does not have."""
         if carried is None:
             return
-        kept = set().union(*map(coordinates, dst.index), set())
+        kept = _axes(dst.index)
         gone = set(range(len(shape))) - kept
         fields: dict[str, tuple[Term, ...]] = {}
         for name, terms in carried.fields.items():
@@ -326,7 +327,7 @@ class Flow:
 
     def _equal(self, access: Access, name: str, term: Term, where: tuple[Expr, ...]) -> AssertTags | None:
         shape = self.kernel.object(access.obj).shape
-        axes = sorted(set().union(*map(coordinates, access.index), set()))
+        axes = sorted(_axes(access.index))
         extents = {a: int(shape[d].value) if isinstance(shape[d], Const) else int(shape[d])  # type: ignore[union-attr,arg-type]
                    for d, e in enumerate(access.index) for a in coordinates(e)}  # fmt: skip
         return self._assertion(axes, extents, [(access, name)], term, where)
@@ -337,7 +338,7 @@ class Flow:
             for other, right in sides[number + 1 :]:
                 for name in left.fields:
                     if name in right.fields and one.obj != other.obj and self.noting:
-                        axes = sorted(set().union(*map(coordinates, (*one.index, *other.index)), set()))
+                        axes = sorted(_axes((*one.index, *other.index)))
                         made = self._assertion(axes, dict(enumerate(shape)), [(one, name), (other, name)], None, ())
                         if made is not None:
                             self._note(stmt.id, False, made, (stmt.id, one.obj, other.obj, name))
@@ -356,10 +357,7 @@ class Flow:
         elems = [TagField(Elem(a.obj, tuple(renumbered(e) for e in a.index), self.kernel.object(a.obj).dtype), n)
                  for a, n in sides]  # fmt: skip
         right = elems[1] if term is None else plain(changed(term, renumbered))
-        inside = [renumbered(c) for c in where if coordinates(c) <= set(axes)]
-        condition = None
-        for c in inside:
-            condition = c if condition is None else op("and", condition, c)
+        condition = conjunction([renumbered(c) for c in where if coordinates(c) <= set(axes)])
         return AssertTags(tuple(extents[a] for a in axes), tuple(_LETTERS[: len(axes)]),
                           (TagEqual(elems[0], right),), condition)  # fmt: skip
 
@@ -385,18 +383,12 @@ def _tag_of(tensor: Tensor, names: tuple[str, ...]) -> Tag:
 
 
 def _loads(expr: Expr) -> bool:
-    return any(True for _ in _elems(expr))
+    return any(isinstance(e, Elem) for e in parts_of(expr))
 
 
-def _elems(expr: Expr) -> Iterator[Elem]:
-    match expr:
-        case Elem():
-            yield expr
-        case Op(args=args):
-            for arg in args:
-                yield from _elems(arg)
-        case _:
-            return
+def _axes(places: Iterable[Expr]) -> set[int]:
+    """Return the axes whose coordinates occur in expressions."""
+    return set().union(*map(coordinates, places))
 
 
 def _operands(expr: Expr) -> Iterator[Elem]:
@@ -438,7 +430,7 @@ def _summed(body: Sequence[Stmt]) -> set[str]:
             case Accumulate(dst=dst):
                 first.setdefault(dst.obj, True)
             case Map(dst=dst, value=value):
-                first.setdefault(dst.obj, any(e.obj == dst.obj for e in _elems(value)))
+                first.setdefault(dst.obj, any(isinstance(e, Elem) and e.obj == dst.obj for e in parts_of(value)))
             case Copy(dst=dst):
                 first.setdefault(dst.obj, False)
             case Stage(dst=name) | Share(dst=name):

@@ -6,11 +6,11 @@ for each iteration: for all iterations after the loop, and for the earlier itera
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from argus.diagnostic import Verdict
-from argus.ir.expr import Const, Expr, LoopVar, Op, Param, linear, op, rewrite, walk
+from argus.ir.expr import TRUE, Const, Expr, LoopVar, Op, Param, conjunction, linear, op, rewrite, walk
 from argus.programs.execute import accumulates
 from argus.programs.ir import Buffer, Collective, For, If, Launch, Part, Step
 from argus.programs.prove.facts import Doubt, Facts
@@ -125,22 +125,25 @@ def instances(written: Written, cell: list[Expr]) -> Iterator[Expr]:
     its place.
     """
     for values in choices(written, cell):
-        part = replace(
-            written.part,
-            start=tuple(with_counters(e, values) for e in written.part.start),
-            extent=tuple(with_counters(e, values) for e in written.part.extent),
-        )
-        conds = inside(cell, part)
-        for turns in written.turns:
-            loop, value = turns.loop, values[turns.loop.var]
-            bounds = replace(loop, start=with_counters(loop.start, values), stop=with_counters(loop.stop, values))
-            conds += in_range(bounds, value)
-            if turns.so_far:
-                conds.append(op("lt", value, LoopVar(loop.var)))
-        result = conds[0]
-        for cond in conds[1:]:
-            result = op("and", result, cond)
-        yield result
+        yield instance(written, cell, values)
+
+
+def instance(written: Written, cell: list[Expr], values: Mapping[str, Expr]) -> Expr:
+    """Return the condition that an element was written in the iteration in which the counters have `values`."""
+    conds = inside(cell, part_at(written.part, values))
+    for turns in written.turns:
+        loop, value = turns.loop, values[turns.loop.var]
+        start, stop = (with_counters(e, values) for e in (loop.start, loop.stop))
+        conds += in_range(replace(loop, start=start, stop=stop), value)
+        if turns.so_far:
+            conds.append(op("lt", value, LoopVar(loop.var)))
+    return conjunction(conds) or TRUE
+
+
+def part_at(part: Part, values: Mapping[str, Expr]) -> Part:
+    """Return a part at the iteration in which the counters have `values`."""
+    start, extent = (tuple(with_counters(e, values) for e in places) for places in (part.start, part.extent))
+    return replace(part, start=start, extent=extent)
 
 
 def choices(written: Written, cell: list[Expr]) -> Iterator[dict[str, Expr]]:
@@ -211,5 +214,5 @@ def _mentions(expr: Expr, counter: str) -> bool:
     return any(isinstance(e, LoopVar) and e.name == counter for e in walk(expr))
 
 
-def with_counters(expr: Expr, values: dict[str, Expr]) -> Expr:
+def with_counters(expr: Expr, values: Mapping[str, Expr]) -> Expr:
     return rewrite(expr, lambda e: values.get(e.name) if isinstance(e, LoopVar) else None)

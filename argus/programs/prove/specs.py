@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from argus.diagnostic import Verdict
-from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, Param, coords, op, rewrite
+from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, Param, conjuncts, coords, op, rewrite
 from argus.ir.nodes import Spec, SpecOp, SpecReduce, SpecSoftmax, SpecTerm, Tensor
 from argus.ir.spec_terms import mapped, strip
 from argus.ir.types import boolean
@@ -18,7 +18,7 @@ from argus.ir.visit import walk as statements
 from argus.programs.execute import accumulates
 from argus.programs.ir import Collective, For, If, Launch, Part, Step
 from argus.programs.prove.cases import Cases
-from argus.programs.prove.contents import Turns, Written, choices, inside, instances, with_counters
+from argus.programs.prove.contents import Turns, Written, choices, inside, instance, part_at, with_counters
 from argus.programs.prove.facts import Doubt, Facts
 from argus.programs.prove.normal import TooLarge
 from argus.programs.sites import Site, in_range, primed, primed_part
@@ -212,15 +212,15 @@ class _Walk:
                 continue
             if piece.term is None:
                 raise NotKnown(piece.reason)
-            for values, place in zip(choices(written, free), choices(written, list(cell)), strict=True):
-                if self._holds(written, values, free, within):
+            turns = list(zip(choices(written, free), choices(written, list(cell)), strict=True))
+            for values, place in turns:
+                if self._follows(instance(written, free, values), within):
                     return self.of_piece(piece, cell, place)
-            for there, at, place in zip(
-                instances(written, free), instances(written, list(cell)), choices(written, list(cell)), strict=True
-            ):
-                other = [*within, Op("not", (there,), boolean)]
+            for values, place in turns:
+                other = [*within, Op("not", (instance(written, free, values),), boolean)]
                 if self._exact(written, free, other):
                     rest = self.newest(pieces[:number], part, cell, other)
+                    at = instance(written, list(cell), place)
                     return SpecOp("where", (at, self.of_piece(piece, cell, place), rest), rest.dtype)
             raise NotKnown(f"it is not known which elements of `{part.obj}` a loop wrote")
         if isinstance(tensor := self.facts.program.object(part.obj), Tensor):
@@ -228,8 +228,8 @@ class _Walk:
         raise NotKnown(f"`{part.obj}` is read before it is written")
 
     def of_piece(self, piece: Piece, cell: tuple[Expr, ...], counters: Mapping[str, Expr]) -> SpecTerm:
-        """The contents at `cell` of a piece, as the iteration with these counters wrote it."""
-        part = _placed(piece.written.part, counters)
+        """Return the contents at `cell` of a piece, as the iteration with these counters wrote it."""
+        part = part_at(piece.written.part, counters)
         index = tuple(op("sub", c, s) for c, s, kept in zip(cell, part.start, part.kept, strict=True) if kept)
         assert piece.term is not None
         return _numbered(self.at(piece.term, index), counters)
@@ -239,13 +239,9 @@ class _Walk:
         there = [*other, *_ranged(written), *inside(free, written.part)]
         return self.facts.impossible(there).verdict is Verdict.PROVED
 
-    def _holds(self, written: Written, values: Mapping[str, Expr], free: list[Expr], within: list[Expr]) -> bool:
-        """Return True if every element `free` is written in the iteration that `values` gives."""
-        goals = inside(free, _placed(written.part, values))
-        for turns in written.turns:
-            start, stop = (with_counters(e, dict(values)) for e in (turns.loop.start, turns.loop.stop))
-            goals += in_range(replace(turns.loop, start=start, stop=stop), values[turns.loop.var])
-        return all(self.facts.ask(goal, within).verdict is Verdict.PROVED for goal in goals)
+    def _follows(self, condition: Expr, within: list[Expr]) -> bool:
+        """Return True if each part of a condition follows from `within`."""
+        return all(self.facts.ask(goal, within).verdict is Verdict.PROVED for goal in conjuncts(condition))
 
     # ------------------------------------------------------------------ terms
 
@@ -344,16 +340,6 @@ def _ranged(written: Written) -> list[Expr]:
     return found
 
 
-def _placed(part: Part, values: Mapping[str, Expr]) -> Part:
-    known = dict(values)
-    start, extent = (
-        tuple(with_counters(e, known) for e in part.start),
-        tuple(with_counters(e, known) for e in part.extent),
-    )
-    return replace(part, start=start, extent=extent)
-
-
 def _numbered(term: SpecTerm, values: Mapping[str, Expr]) -> SpecTerm:
     """Return a term with counters of loops replaced by expressions."""
-    known = dict(values)
-    return mapped(term, lambda expr: with_counters(expr, known))
+    return mapped(term, lambda expr: with_counters(expr, values))

@@ -143,7 +143,7 @@ def _masked(term: Term) -> bool:
 
 
 def same_term(a: Term, b: Term) -> bool:
-    """Whether two terms are built alike from the same statements' instances."""
+    """Return True if two terms are built alike from the same statements' instances."""
     match a, b:
         case Via(), Via():
             return bool(a.along.is_equal(b.along)) and same_term(a.term, b.term)
