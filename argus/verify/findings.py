@@ -44,6 +44,8 @@ class Finding:
     arrived: str = ""
     expected: str = ""
     failing: str = ""
+    object: str = ""
+    """The tensor that is said to differ from its specification; "" for other findings."""
     witness: Witness | None = None
     """The witness of a run that was already made, if `place` is None."""
 

@@ -55,7 +55,8 @@ class Replays:
 def diagnostics(replays: Replays, findings: Sequence[Finding]) -> list[Diagnostic]:
     """Convert findings to diagnostics. Each candidate is replayed at its own sizes.
 
-    If that does not confirm it, and the kernel has roles, it is replayed with loops that go round every ring.
+    If that does not confirm it, and the kernel has roles, it is replayed with loops that go round every ring. At last,
+    the places of confirmed findings are tried, where one mistake often breaks several statements.
     """
     found = []
     for finding in findings:
@@ -65,7 +66,33 @@ def diagnostics(replays: Replays, findings: Sequence[Finding]) -> list[Diagnosti
             again = diagnostic if sizes is None else _at(replays, finding, sizes)
             diagnostic = again if again.verdict is Verdict.REFUTED else diagnostic
         found.append(diagnostic)
+    pairs = list(zip(findings, found, strict=True))
+    confirmed = [f.place for f, d in pairs if d.verdict is Verdict.REFUTED and f.place is not None]
+    return [_elsewhere(replays, f, d, confirmed) for f, d in pairs]
+
+
+def _elsewhere(replays: Replays, finding: Finding, found: Diagnostic, places: Sequence[FailurePlace]) -> Diagnostic:
+    """Return the refutation of an unconfirmed candidate at one of `places`, or `found` if no place breaks it.
+
+    Only the candidate's own violation counts, because other ones are reported for themselves.
+    """
+    if found.verdict is not Verdict.UNKNOWN or finding.verdict is not Verdict.REFUTED:
+        return found
+    for place in places:
+        try:
+            violation = confirm(replays, finding, place)
+        except NotReplayable:
+            continue
+        if violation is not None and _same(violation, finding):
+            return to_diagnostic(replays, finding, place)
     return found
+
+
+def _same(violation: Violation, finding: Finding) -> bool:
+    """Return True if a violation is about the statement of the finding, or about the same specified tensor."""
+    if finding.object:
+        return (violation.code, violation.object) == (finding.code, finding.object)
+    return violation.statement is not None and violation.statement.span == finding.span
 
 
 def refuted_by_rings(replays: Replays, findings: Sequence[Finding]) -> Diagnostic | None:
@@ -140,13 +167,12 @@ def confirm(replays: Replays, finding: Finding, place: FailurePlace) -> Violatio
     else:
         blocks = [b for b in (place.other_block, place.block) if b is not None]
     violations = replays.at(place, blocks, finding.property == "tags")
-    same = [v for v in violations if v.property == finding.property]
+    same = [v for v in violations if v.property == finding.property and finding.object in ("", v.object)]
     if finding.property in ("machine", "progress"):  # any violation confirms a broken rule
         same = list(violations)
 
     def closeness(violation: Violation) -> tuple[bool, bool, bool]:
-        at = violation.statement is not None and violation.statement.span == finding.span
-        return violation.code == finding.code, at, violation.iteration == place.iteration
+        return violation.code == finding.code, _same(violation, finding), violation.iteration == place.iteration
 
     return max(same, key=closeness, default=None)
 

@@ -147,4 +147,5 @@ def _finding(model: Model, site: Site, spec: Spec, mismatch: Mismatch, help: str
         label="stored here",
         help="compare the indices of the specification with those of the loads",
         place=place_of(model.kernel, point, site),
+        object=spec.output,
     )
