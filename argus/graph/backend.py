@@ -23,6 +23,7 @@ from argus.graph.kernel import Generator, KernelText, generate
 from argus.graph.launch import Kernel, View
 from argus.graph.numbers import fold_numbers
 from argus.graph.partition import Apart, Group, Partition, partition
+from argus.graph.pooled import pool_by_rows
 from argus.graph.prove import Outcome, ProofRequest, prove_all, stored
 from argus.graph.report import Entry, Graph, Report, estimated, measured
 from argus.graph.row import NotExpressible
@@ -137,6 +138,7 @@ class _Compilation:
         fold_numbers(gm)
         narrow_attention(gm)
         scan_whole_rows(gm)
+        pool_by_rows(gm)
         self.gm, self.options, self.generator, self.survey = gm, options, generator, survey
         self.refused: dict[Any, str] = {}
         self.verdicts: dict[Any, str] = {}

@@ -7,9 +7,10 @@ from typing import Any
 
 import torch
 
-from argus.graph import capture, direct, flat, rows
+from argus.graph import capture, direct, flat, rows, taps
 from argus.graph.capture import inputs, meta_of
 from argus.graph.convolutions import ConvolutionEmitter, by_matrices, tile_of
+from argus.graph.depthwise import DepthwiseEmitter, is_depthwise
 from argus.graph.direct import DirectEmitter, is_direct
 from argus.graph.flat import FlatEmitter, is_flat
 from argus.graph.generate import Emitter
@@ -23,6 +24,7 @@ from argus.graph.reduced import SCANS
 from argus.graph.rows import RowEmitter, is_by_rows
 from argus.graph.specification import dtypes, specifications
 from argus.graph.tiles import Tile, product_tile, tile
+from argus.graph.window import most_filter_axes
 
 _LONGEST_NAME = 60
 
@@ -75,7 +77,11 @@ def statements(group: Group, found: Layout, target: str) -> tuple[list[str], dic
         product = product_tile(found, target, matrix_bits(found))
         constants = {"HEIGHT": product.m, "WIDTH": product.n} | ({"DEPTH": product.k} if product.mma else {})
         return ProductEmitter(group, found, product).body(), constants, product.warps, ()
-    if group.window is not None and name_of(group.window.target) == "convolution.default":
+    if group.window is not None and not most_filter_axes(group.window):
+        chosen = taps.tile_of(group, found)
+        emitter = DepthwiseEmitter if is_depthwise(group) else PoolEmitter
+        return emitter(group, found, chosen).body(), _sides(chosen), chosen.warps, ()
+    if group.window is not None:
         convolution = _convolution(group, found, target, matrix_bits(found))
         conv = convolution.conv
         constants = {"HEIGHT": conv.filters} if conv.rows is not None else {}
@@ -83,9 +89,11 @@ def statements(group: Group, found: Layout, target: str) -> tuple[list[str], dic
         return convolution.body(), constants, conv.warps, ()
     scans = any(name_of(n.target) in SCANS for n in group.nodes)
     chosen = tile(found, scans, follows(group, found))
-    constants = {"WIDTH": chosen.width} | ({"HEIGHT": chosen.height} if chosen.rows is not None else {})
-    emitter = PoolEmitter if group.window is not None else Emitter
-    return emitter(group, found, chosen).body(), constants, chosen.warps, _requires(chosen)
+    return Emitter(group, found, chosen).body(), _sides(chosen), chosen.warps, _requires(chosen)
+
+
+def _sides(chosen: Tile) -> dict[str, int]:
+    return {"WIDTH": chosen.width} | ({"HEIGHT": chosen.height} if chosen.rows is not None else {})
 
 
 def _convolution(group: Group, found: Layout, target: str, bits: int) -> ConvolutionEmitter:

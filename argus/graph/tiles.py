@@ -285,6 +285,33 @@ def direct_tile(layout: Layout, spatial: tuple[Axis, ...]) -> ConvolutionTile:
     return ConvolutionTile(rows, pixels, _beside(layout, rows, pixels), filters, 256, 1, 1, False, 4)
 
 
+_WINDOWS, _WIDEST, _HIGHEST = 2048, 256, 16
+"""Elements of a tile of windows, and its largest sides."""
+
+
+def window_tile(layout: Layout, spatial: tuple[Axis, ...]) -> Tile:
+    """Return the tile of a kernel that goes over the taps of windows. Raises Mismatch if there is one window."""
+    axes = [a for a in layout.axes if a.kind not in (REDUCED, PLACE)]
+    if not axes:
+        raise Mismatch("a kernel of one element")
+    columns = contiguous(layout, axes)
+    rest = [a for a in axes if a is not columns]
+    rows = max(rest, key=lambda a: (a in spatial, rest.index(a)), default=None)
+    width = _side(columns, _WIDEST)
+    height = _side(rows, min(_HIGHEST, max(2, _WINDOWS // width))) if rows is not None else 1
+    warps = max(1, min(4, width * height // (2 * _LEAST_WORK)))
+    return Tile(rows, columns, tuple(a for a in rest if a is not rows), height, width, warps=warps)
+
+
+def _side(axis: Axis, most: int) -> int:
+    """Return a power of two up to `most`, with which few elements lie outside an axis. A shorter side counts as more
+    work."""
+    if not isinstance(axis.extent, int):
+        return most
+    sides = [n for n in (16, 32, 64, 128, 256) if n <= most] or [most]
+    return min(min(_power(axis), most), *sides, key=lambda n: -(-axis.extent // n) * (n + 8))
+
+
 def convolution_tile(layout: Layout, channels: Axis | None, spatial: tuple[Axis, ...], phases: dict[str, int],
                      target: str, bits: int) -> ConvolutionTile:  # fmt: skip
     """Return the tile of a convolution. `bits` is the width of an element that a matrix instruction multiplies, or 0 if

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Window:
     """A window operator. `op` is "convolution", "max" or "average". The tuples have an entry for each spatial
     dimension. `divisor` is the divisor of an average; None means the number of places inside the image, including its
-    border if `padded`."""
+    border if `padded`. `depthwise`: each channel has one filter for itself."""
 
     op: str
     taps: tuple[int, ...]
@@ -36,6 +36,7 @@ class Window:
     groups: int = 1
     divisor: int | None = None
     padded: bool = True
+    depthwise: bool = False
 
     @property
     def spatial(self) -> int:
@@ -50,7 +51,11 @@ def window_of(node: Node) -> Window:
         assert weight is not None
         taps = tuple(weight.shape[2:])
         stride, padding, dilation = (tuple(each(v, len(taps))) for v in arguments[3:6])
-        return Window("convolution", taps, stride, padding, dilation, bool(arguments[6]), arguments[8])
+        transposed, groups = bool(arguments[6]), arguments[8]
+        depthwise = not transposed and groups > 1 and weight.shape[:2] == (groups, 1)
+        return Window(
+            "convolution", taps, stride, padding, dilation, transposed, groups, depthwise=depthwise
+        )  # fmt: skip
     if name.startswith("_adaptive"):
         return _adaptive(node)
     spatial = int(name[8])
@@ -76,9 +81,10 @@ def _adaptive(node: Node) -> Window:
 
 
 def most_filter_axes(node: Node) -> int:
-    """The most axes along which a convolution's kernel takes its filters, groups included; 0 for other windows."""
+    """The most axes along which a convolution's kernel takes its filters, groups included; 0 for windows whose kernels
+    take channels along any number of axes."""
     window = window_of(node)
-    return 0 if window.op != "convolution" else 1 if window.groups == 1 else 2
+    return 0 if window.op != "convolution" or window.depthwise else 1 if window.groups == 1 else 2
 
 
 @dataclass(frozen=True)

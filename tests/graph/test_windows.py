@@ -20,6 +20,9 @@ CASES: dict[str, tuple[Callable[[], Any], tuple[int, ...]]] = {
     "strided": (lambda: nn.Conv2d(3, 5, 3, stride=2, padding=1), (2, 3, 9, 10)),
     "groups, dilated": (lambda: nn.Conv2d(4, 6, 3, groups=2, dilation=2), (2, 4, 9, 10)),
     "depthwise": (lambda: nn.Conv2d(4, 4, (3, 1), groups=4, padding=(1, 0)), (2, 4, 9, 10)),
+    "depthwise, strided": (lambda: nn.Conv2d(5, 5, (3, 5), stride=(2, 1), groups=5, padding=2), (2, 5, 9, 21)),
+    "depthwise, dilated": (lambda: nn.Conv2d(4, 4, 3, groups=4, dilation=(1, 2)), (2, 4, 9, 40)),
+    "depthwise lines": (lambda: nn.Conv1d(6, 6, 5, groups=6, padding=2, bias=False), (3, 6, 37)),
     "one row of pixels": (lambda: nn.Conv2d(3, 4, (3, 3), padding=1), (2, 3, 1, 7)),
     "volumes": (lambda: nn.Conv3d(3, 4, (2, 3, 3), padding=1), (1, 3, 4, 5, 6)),
     "lines": (lambda: nn.Conv1d(3, 4, 3, stride=3, dilation=2), (2, 3, 20)),
@@ -45,6 +48,36 @@ def test_window_with_what_follows(case: str) -> None:
     make, shape = CASES[case]
     report = same(nn.Sequential(make(), nn.ReLU()).eval(), torch.randn(shape))
     assert len(taken(report)) == 1
+    assert not left(report)
+
+
+def test_depthwise_with_channels_last() -> None:
+    torch.manual_seed(1)
+    images = torch.randn(2, 6, 9, 10).to(memory_format=torch.channels_last)
+    report = same(nn.Sequential(nn.Conv2d(6, 6, 3, padding=1, groups=6), nn.Tanh()).eval(), images)
+    assert len(taken(report)) == 1
+    assert not left(report)
+
+
+LARGE_WINDOWS: dict[str, tuple[Callable[[], Any], tuple[int, ...], int]] = {
+    "maximum": (lambda: nn.MaxPool2d(4, 1, 1), (2, 3, 12, 13), 2),
+    "maximum, dilated": (lambda: nn.MaxPool2d((5, 4), (2, 3), (2, 1), dilation=(1, 2)), (2, 3, 19, 22), 2),
+    "maximum, rounded up": (lambda: nn.MaxPool2d(5, 3, ceil_mode=True), (2, 3, 12, 13), 2),
+    "average": (lambda: nn.AvgPool2d((5, 6)), (2, 3, 16, 25), 2),
+    "average with its border": (lambda: nn.AvgPool2d(5, 2, 2), (2, 3, 16, 17), 2),
+    "average of what is inside": (lambda: nn.AvgPool2d(5, 2, 2, count_include_pad=False), (2, 3, 16, 17), 1),
+    "average, rounded up": (lambda: nn.AvgPool2d(5, 3, ceil_mode=True), (2, 3, 12, 13), 1),
+    "average by another number": (lambda: nn.AvgPool2d(5, divisor_override=7), (2, 3, 16, 17), 1),
+    "a line": (lambda: nn.AvgPool2d((1, 20)), (2, 3, 4, 41), 1),
+}
+
+
+@pytest.mark.parametrize("case", LARGE_WINDOWS)
+def test_large_windows_are_pooled_by_rows_and_then_by_columns(case: str) -> None:
+    torch.manual_seed(1)
+    make, shape, kernels = LARGE_WINDOWS[case]
+    report = same(make(), torch.randn(shape))
+    assert len(taken(report)) == kernels
     assert not left(report)
 
 
