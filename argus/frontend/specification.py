@@ -32,7 +32,7 @@ from argus.frontend.surface import (
 from argus.frontend.tagging import direct_extents, divided_extents, is_call, quantified
 from argus.frontend.tiles import BINARY
 from argus.frontend.values import Builtin, Constant, Helper, Nothing, Range, Specified, Tile, Value, View, describe
-from argus.ir.expr import OPERATORS, REDUCTIONS, Const, Coord, Expr, Op, op
+from argus.ir.expr import OPERATORS, REDUCTIONS, Const, Coord, Elem, Expr, Op, op
 from argus.ir.nodes import Spec, SpecOp, SpecReduce, SpecSoftmax, SpecTerm
 from argus.ir.spec_terms import renumbered
 from argus.ir.types import DType, boolean, float32, int32, int64, uint32
@@ -40,6 +40,7 @@ from argus.source import Span
 
 _ELEMENTWISE = frozenset(o.name for o in OPERATORS.values() if o.symbol is None and o.result != "given")
 _REDUCE = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum", "logsumexp": "logaddexp"}
+_EXTREMA = {"argmax": "maximum", "argmin": "minimum"}
 
 _CUMULATIVE = {"cumsum": "add", "cumprod": "mul"}
 """Scans that a specification may name, with the operator that combines their elements."""
@@ -200,14 +201,14 @@ def _sortable(context: Context, args: tuple[Expression, ...], axes: int, span: S
 
 def _reduce(context: Context, node: Call, body: Lambda, axes: int) -> SpecTerm:
     """Evaluate `al.sum(lambda k: ...)` over the dimension that `k` indexes."""
-    name = next((n for n in _REDUCE if is_call(context, node, n)), None)
-    if is_call(context, node, "argmax") or is_call(context, node, "argmin"):
-        text = "the place of an extremum is no part of a specification: rounding would decide between numbers"
-        context.fail("bad-tag", text, node.span, "leave it out; bounds, races and coverage are proved without one")
+    name = next((n for n in (*_REDUCE, *_EXTREMA) if is_call(context, node, n)), None)
+    if name in _EXTREMA and len(body.params) == 1:
+        return _place(context, node, body, _EXTREMA[name], axes)
     if name is None or len(body.params) != 1:
         context.fail(
             "bad-tag",
-            "here a lambda of one parameter is what `al.sum`, `al.prod`, `al.max`, `al.min`, `al.logsumexp` run over",
+            "here a lambda of one parameter is what `al.sum`, `al.prod`, `al.max`, `al.min`, `al.argmax`, `al.argmin`, "
+            "`al.logsumexp` run over",
             node.span,
             "write `al.sum(lambda k: a[m, k] * b[n, k])`",
         )
@@ -215,6 +216,36 @@ def _reduce(context: Context, node: Call, body: Lambda, axes: int) -> SpecTerm:
     if name in ("sum", "prod"):
         _insist_on_numbers(context, term, node.span)
     return SpecReduce(_REDUCE[name], axes, extent, term, _dtype(term))
+
+
+def _place(context: Context, node: Call, body: Lambda, extremum: str, axes: int) -> SpecTerm:
+    """Evaluate `al.argmax(lambda k: x[m, k])`: the least k for which x[m, k] equals the maximum, or is NaN."""
+    extent, each = _bound(context, body, axes)
+    _, inner = _bound(context, body, axes + 1)
+    if not _unrounded(each):
+        text = "this is the place of an extremum of computed numbers, and rounding would decide between them"
+        context.fail("bad-tag", text, node.span, "compare a tensor's elements: `al.argmax(lambda k: x[m, k])`")
+    best = SpecReduce(extremum, axes + 1, extent, inner, _dtype(inner))
+    found: SpecTerm = SpecOp("eq", (each, best), boolean)
+    if _dtype(each).is_float:
+        found = SpecOp("or", (found, SpecOp("ne", (each, each), boolean)), boolean)
+    place = SpecOp("where", (found, Coord(axes), Const(2**31 - 1)), int32)
+    return SpecReduce("minimum", axes, extent, place, int32)
+
+
+def _unrounded(term: SpecTerm) -> bool:
+    """Return True if a term is an element of a tensor, with its sign changed at most, or an integer."""
+    match term:
+        case _ if not _dtype(term).is_float:
+            return True
+        case Elem():
+            return True
+        case Op(op="cast", args=(inner,), dtype=dtype):
+            return _unrounded(inner) and inner.dtype.is_float and dtype.bits >= inner.dtype.bits
+        case Op(op="neg" | "abs", args=(inner,)):
+            return _unrounded(inner)
+        case _:
+            return False
 
 
 def _insist_on_numbers(context: Context, term: SpecTerm, span: Span) -> None:

@@ -11,6 +11,7 @@ from itertools import permutations
 from argus.ir.expr import OPERATORS
 from argus.verify.model.isl import UnionMap, UnionSet
 from argus.verify.model.translator import NonAffine
+from argus.verify.values.extrema import without_high_places
 from argus.verify.values.functions import FLIPPED, Compared, compared, described
 from argus.verify.values.pieces import CANCELLED, Group
 from argus.verify.values.products import Products
@@ -35,7 +36,10 @@ class Atoms(Products):
         """Check that an associative operator is applied to the same operands on both sides, each once if repetition
         matters."""
         found, specified = self.contributions_of(op, mine, wanted, scope)
-        found = self._needed(found) if op == "maximum" else found
+        if op == "maximum":
+            found = self._needed(found)
+        elif op == "minimum":
+            found, specified = without_high_places(found, specified, self.model.context.defined)
         for s in found:
             term = s.factors[0].ref.term
             if isinstance(term, Constant) and not any(isinstance(t.factors[0].ref.term, Constant) for t in specified):
