@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from argus.graph.library import copies_too_much
 from argus.graph.operators import arguments, name_of, row_of
 from argus.graph.row import POINTWISE, VIEW, WINDOW, Row
 from argus.graph.terms import Extent
@@ -160,6 +161,8 @@ def refusal(node: Node) -> str:
     factor = widened(node) or known[-1].dtype
     if name(node) in PRODUCTS and known[-1].device.startswith("cuda") and not _multiplied(factor):
         return f"{name(node)}: kernels multiply float32 without matrix instructions, and PyTorch's library is faster"
+    if name(node) in PRODUCTS and _is_copied(factor, *known[-2:]):
+        return f"{name(node)}: a factor is contiguous along rows or columns, and PyTorch's library needs no copy of it"
     if any(size == 0 for m in (*known, *made) for size in m.shape):
         return f"{name(node)} without elements"
     if any(map(_is_computed, given(node))):
@@ -202,6 +205,14 @@ def _multiplied(dtype: str) -> bool:
     import torch
 
     return dtype != "float32" or bool(torch.backends.cuda.matmul.allow_tf32)
+
+
+def _is_copied(dtype: str, a: Meta, b: Meta) -> bool:
+    """Return True for a product of float32 on a GPU of which kernels would copy too much."""
+    if dtype != "float32" or not a.device.startswith("cuda") or a.symbolic or b.symbolic:
+        return False
+    turned = (*b.shape[:-2], b.shape[-1], b.shape[-2]), (*b.strides[:-2], b.strides[-1], b.strides[-2])
+    return copies_too_much((a.shape, a.strides), turned)
 
 
 def _is_computed(argument: Any) -> bool:

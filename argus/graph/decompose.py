@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from argus.graph.convolved import convolution
+from argus.graph.library import LEAST_PRODUCT, by_terms, copies_too_much, is_large
 from argus.graph.tiles import MOST_HELD, MOST_ROWS
 
 aten = torch.ops.aten
@@ -55,8 +56,6 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     return found | OWN
 
 
-_LEAST_PRODUCT, _LEAST_DEPTH = 128, 32
-"""Rows and columns of a product, and number of its terms, at which copying a factor costs less than it saves."""
 _PRODUCTS, _LEAST_TERMS = 132, 2048
 """Number of tiles of a product that fill a GPU, and smallest number of terms of a part that justifies a second kernel.
 """
@@ -273,6 +272,8 @@ def _batch_norm_with_statistics(
 def _product(a: Any, b: Any) -> Any:
     """Decompose a product with one row or column into a sum. Lay out the factors of other products by `_by_rows`."""
     if a.shape[0] != 1 and b.shape[1] != 1:
+        if _is_left(a, b):
+            return NotImplemented
         parts = _product_parts(a, b)
         if parts > 1:
             return _product_in_parts(a, b, parts)
@@ -298,7 +299,7 @@ def _product_parts(a: Any, b: Any) -> int:
     if not all(isinstance(size, int) for size in sizes):
         return 1
     rows, terms, columns = sizes
-    wanted = _PRODUCTS // (ceil(rows / _LEAST_PRODUCT) * ceil(columns / _LEAST_PRODUCT))
+    wanted = _PRODUCTS // (ceil(rows / LEAST_PRODUCT) * ceil(columns / LEAST_PRODUCT))
     return next((n for n in range(min(wanted, terms // _LEAST_TERMS), 1, -1) if terms % (4 * n) == 0), 1)
 
 
@@ -310,12 +311,23 @@ def _product_in_parts(a: Any, b: Any, parts: int) -> Any:
     return torch.bmm(left, right).sum(0)
 
 
+def _is_left(a: Any, b: Any) -> bool:
+    """Return True for a product on a GPU that the library computes faster (`argus.graph.library`)."""
+    known = a.device.type == "cuda" and a.dtype == torch.float32
+    if not known or not all(isinstance(n, int) for n in (*a.shape, *a.stride(), *b.shape, *b.stride())):
+        return False
+    rows = b.mT
+    return copies_too_much((a.shape, a.stride()), (rows.shape, rows.stride()))
+
+
 def _batched_product(a: Any, b: Any) -> Any:
-    rows = _by_rows(a, b)
+    rows = None if _is_left(a, b) else _by_rows(a, b)
     return NotImplemented if rows is None else aten.bmm.default(*rows)
 
 
 def _added_product(c: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1) -> Any:
+    if _is_left(a, b):
+        return NotImplemented
     parts = _product_parts(a, b)
     if parts > 1:
         total = _product_in_parts(a, b, parts)
@@ -335,7 +347,7 @@ def _by_rows(a: Any, b: Any) -> tuple[Any, Any] | None:
         return None
     if not all(isinstance(size, int) for size in sizes):
         return None
-    if min(a.shape[-2], b.shape[-1]) < _LEAST_PRODUCT or a.shape[-1] < _LEAST_DEPTH:
+    if not is_large(a.shape[-2], a.shape[-1], b.shape[-1]):
         return None
     rows = b.mT
     first, second = _terms_last(a), _terms_last(rows)
@@ -347,7 +359,7 @@ def _terms_last(x: Any) -> Any:
     missing = -x.shape[-1] % 4
     if missing:
         return torch.nn.functional.pad(x, (0, missing))
-    return x if x.stride(-1) == 1 and all(s % 4 == 0 for s in x.stride()[:-1]) else x.contiguous()
+    return x if by_terms(x.shape, x.stride()) else x.contiguous()
 
 
 def _extremum(value: Any, place: Any) -> Callable[..., Any]:
