@@ -54,12 +54,14 @@ _Edit = TypeVar("_Edit")
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An edited text. `form` is "python" for the author's own text, and "ir" for the explicit kernel."""
+    """An edited text. `form` is "python" for the author's own text, and "ir" for the explicit kernel. `tile` is the
+    kernel of an author's text."""
 
     title: str
     form: str
     before: str
     task: Task
+    tile: compile.TileKernel | None = None
 
     @property
     def diff(self) -> str:
@@ -110,7 +112,7 @@ def search(before: Judgement, found: Iterable[Candidate], steps: int, limit_s: f
     for candidate in islice(found, steps):
         progress(len(done))
         try:
-            judgement = judge(candidate.task, limit_s, simulated=False)
+            judgement = judge(candidate.task, limit_s, simulated=False, tile=candidate.tile)
         except Exception:  # An internal error on one candidate does not hide another candidate that is proved.
             done.append(Step(candidate.title, "internal", "internal-error"))
             continue
@@ -128,14 +130,14 @@ def surviving(before: Judgement, found: Iterable[Candidate], most: int) -> Itera
     sizes = next((d.witness.sizes for d in _errors(before) if d.witness is not None), None)
     small = size_vectors(before.explicit)[:_SMALL] if before.explicit is not None else ()
     for candidate in islice(found, most):
-        if _holds(candidate.task, [*([sizes] if sizes is not None else []), *small]):
+        if _holds(candidate, [*([sizes] if sizes is not None else []), *small]):
             yield candidate
 
 
-def _holds(task: Task, vectors: Iterable[Mapping[str, int]]) -> bool:
-    """Return False if a kernel breaks a rule at any of these sizes in the simulator, or cannot be lowered."""
+def _holds(candidate: Candidate, vectors: Iterable[Mapping[str, int]]) -> bool:
+    """Return False if a candidate breaks a rule at any of these sizes in the simulator, or cannot be lowered."""
     try:
-        explicit = lowered(task)
+        explicit = lowered(candidate.task, candidate.tile)
     except ArgusError:
         return False
     return all(_passes(explicit, sizes) for sizes in vectors)
@@ -209,7 +211,7 @@ def text_candidates(task: Task, edits: Iterable[TextEdit]) -> Iterator[Candidate
         except (ArgusError, AssertionError):
             continue
         if candidate != author and not broken(author, candidate):
-            yield Candidate(edit.title, "python", task.source.text, replace(task, source=source))
+            yield Candidate(edit.title, "python", task.source.text, replace(task, source=source), candidate)
 
 
 def _barriers(finding: Diagnostic, source: SourceFile) -> Iterator[tuple[str, str]]:

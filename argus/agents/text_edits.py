@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
+from argus.agents.text_derived import derived
 from argus.agents.text_missing import missing
 from argus.agents.text_places import places
 from argus.agents.text_scope import Scope, Sort, TextEdit, computing
+from argus.agents.text_specified import specified
 from argus.frontend.surface import (
     Assign,
     Attribute,
@@ -45,7 +47,10 @@ _CHECKS = ("(0,)", "(1,)", "(0, 1)", "(2,)", "(1, 2)")
 
 
 def text_vocabulary(text: str, name: str) -> list[TextEdit]:
-    """Return every edit of kernel `name`, in the order of the text. Raises `SourceError`."""
+    """Return every edit of kernel `name`, in the order of the text. Raises `SourceError`.
+
+    An edit comes once for each of its sorts, because a finding may suggest one of them and not the other.
+    """
     draft = Draft.of(text, name)
     scope = Scope.of(draft)
     found: list[TextEdit] = []
@@ -55,8 +60,8 @@ def text_vocabulary(text: str, name: str) -> list[TextEdit]:
                 found += _expression(draft, scope, statement, part)
         found += _statement(draft, scope, statement)
     found += _orders(draft, draft.function.body)
-    found += [*places(draft, scope), *missing(draft, scope)]
-    return list({e.apply(text): e for e in reversed(found)}.values())[::-1]
+    found += [*derived(draft, scope), *specified(draft, scope), *places(draft, scope), *missing(draft, scope)]
+    return list({(e.apply(text), e.sort): e for e in reversed(found)}.values())[::-1]
 
 
 def _expression(draft: Draft, scope: Scope, statement: Statement, part: Expression) -> Iterator[TextEdit]:

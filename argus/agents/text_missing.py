@@ -68,11 +68,10 @@ def _stores(draft: Draft, scope: Scope) -> Iterator[TextEdit]:
 
 
 def _written(draft: Draft, scope: Scope, output: str) -> Iterator[str]:
-    tensor = next(p for p in draft.function.params if p.name == output)
-    items = [_items(draft, size) for size in shape_of(draft, Name(output))]
+    items = [items_of(draft, size) for size in shape_of(draft, Name(output))]
     if not items or not all(items):
         return
-    dtype = _dtype(draft, tensor.annotation)
+    dtype = dtype_of(draft, output)
     values = [n for n in (*scope.dead, *reversed(scope.local)) if n not in scope.ids and n not in scope.places]
     for value, index in product(dict.fromkeys(values), product(*items)):
         if any(item[0] == f"{value}" for item in index):
@@ -94,8 +93,11 @@ def _written(draft: Draft, scope: Scope, output: str) -> Iterator[str]:
         yield f"{function}.atomic_add({where}, {value}{options})"
 
 
-def _items(draft: Draft, size: str) -> list[tuple[str, str]]:
-    """Return the indices of a dimension of this size anywhere in the kernel, each with the mask of its access."""
+def items_of(draft: Draft, size: str) -> list[tuple[str, str]]:
+    """Return the indices of a dimension of this size anywhere in the kernel, each with the mask of its access.
+
+    Names and slices come before other expressions.
+    """
     found: dict[tuple[str, str], None] = {}
     for call in _calls(draft, "load", "store", "stage", "atomic_add"):
         access = call.args[0] if call.args else None
@@ -106,10 +108,12 @@ def _items(draft: Draft, size: str) -> list[tuple[str, str]]:
             if extent == size:
                 text = draft.text[slice(*draft.place(item.span))]
                 found[text, "" if isinstance(item, Slice) else mask] = None
-    return list(found)
+    return sorted(found, key=lambda pair: not pair[0].isidentifier() and ":" not in pair[0])
 
 
-def _dtype(draft: Draft, annotation: object) -> str:
+def dtype_of(draft: Draft, tensor: str) -> str:
+    """Return the type of a tensor's elements, as its annotation has it."""
+    annotation = next(p for p in draft.function.params if p.name == tensor).annotation
     if isinstance(annotation, Subscript) and annotation.items and not isinstance(annotation.items[0], Slice | Literal):
         return draft.read(annotation.items[0])
     return f"{draft.language}.float32"

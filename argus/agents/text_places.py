@@ -21,7 +21,7 @@ Index = tuple[str, str]
 def places(draft: Draft, scope: Scope) -> Iterator[TextEdit]:
     """Yield the texts in which one place, grid or mask has one of its forms."""
     for statement in computing(draft):
-        for value, names in _bindings(statement):
+        for value, names in bindings(statement):
             if any(name in scope.places for name in names):
                 yield from _begins(draft, scope, statement.span.line, value)
         yield from _together(draft, scope, statement)
@@ -32,7 +32,7 @@ def places(draft: Draft, scope: Scope) -> Iterator[TextEdit]:
     yield from _masks(draft, scope)
 
 
-def _bindings(statement: object) -> Iterator[tuple[Expression, tuple[str, ...]]]:
+def bindings(statement: object) -> Iterator[tuple[Expression, tuple[str, ...]]]:
     """Yield each value of an assignment with the names that it is bound to."""
     if not isinstance(statement, Assign):
         return
@@ -80,7 +80,7 @@ def _grids(draft: Draft, scope: Scope, line: int, call: Call) -> Iterator[TextEd
 
 def _masks(draft: Draft, scope: Scope) -> Iterator[TextEdit]:
     """Yield masks that compare the places of an access with the sizes of its dimensions."""
-    named = {name: (s.span.line, v) for s in computing(draft) for v, names in _bindings(s) for name in names}
+    named = {name: (s.span.line, v) for s in computing(draft) for v, names in bindings(s) for name in names}
     for statement in computing(draft):
         for expr in expressions(statement):
             for call in (c for c in every(expr) if isinstance(c, Call)):

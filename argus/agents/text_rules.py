@@ -1,7 +1,8 @@
 """The order in which edits of the author's text are tried: by their distance from the finding, and their likelihood.
 
 A finding points at lines: its caret, the path of the value, the steps that led there, the other access. From these
-lines the order continues to the lines that bind the names they read. It does not know what was changed.
+lines the order continues to the lines that bind the names they read. It does not know what was changed. A statement
+that contradicts the rest of the kernel is suspected wherever it is.
 """
 
 from __future__ import annotations
@@ -31,11 +32,13 @@ _CODES: Mapping[str, tuple[Sort, ...]] = {
                     _OF_COVERAGE),
 }  # fmt: skip
 """The sorts of edits that findings of a code suggest, the most likely first. Other sorts come after them."""
+_ANYWHERE = (Sort.DERIVED, Sort.SPECIFIED)
+"""The sorts of edits that settle a contradiction, which are likely on lines that the finding does not name, too."""
 
 
 def sorts(code: str) -> tuple[Sort, ...]:
     """Return the sorts of edits for findings of a code, the most likely first."""
-    return _CODES.get(code, _OF_VALUE)
+    return (*_ANYWHERE, *_CODES.get(code, _OF_VALUE))
 
 
 def ordered(draft: Draft, source: SourceFile, edits: list[TextEdit], finding: Diagnostic) -> list[TextEdit]:
@@ -45,6 +48,8 @@ def ordered(draft: Draft, source: SourceFile, edits: list[TextEdit], finding: Di
     likely = {sort: place for place, sort in enumerate(sorts(finding.code))}
 
     def cost(edit: TextEdit) -> float:
+        if edit.sort in _ANYWHERE:
+            return _ANYWHERE.index(edit.sort) + 0.5 * distance.get(edit.line, _FAR)
         return 2.0 * distance.get(edit.line, _FAR) + likely.get(edit.sort, len(likely) + 1)
 
     return sorted(edits, key=cost)

@@ -27,6 +27,8 @@ class Sort(Enum):
     """What an edit changes; the value is its name for people."""
 
     FIX = "a fix of the finding"
+    DERIVED = "what the rest of the kernel says"
+    SPECIFIED = "what the specification says"
     DEAD = "use what is computed and not used"
     CHECK = "checks and masks"
     NAME = "another name"

@@ -63,8 +63,9 @@ class Judgement:
         return tuple(d for stage in self.stages for d in stage.diagnostics)
 
 
-def judge(task: Task, limit_s: float = LIMIT_S, *, simulated: bool = True) -> Judgement:
-    """Judge a text: pass it through the stages until one rejects it.
+def judge(task: Task, limit_s: float = LIMIT_S, *, simulated: bool = True,
+          tile: compile.TileKernel | None = None) -> Judgement:  # fmt: skip
+    """Judge a text: pass it through the stages until one rejects it. `tile` is its kernel if it is known already.
 
     If the proof ends with unknown and `simulated` is set, the simulator runs the kernel at small sizes. A rule that is
     broken there refutes the kernel. No simulation proves it.
@@ -75,8 +76,8 @@ def judge(task: Task, limit_s: float = LIMIT_S, *, simulated: bool = True) -> Ju
             explicit = _stage(stages, "parse", lambda: compile.read(task.source))
         else:
             options = task.options
-            tile = _stage(stages, "parse", lambda: compile.elaborate(task.source, task.name, options))
-            explicit = _stage(stages, "lower", lambda: compile.lower(tile, options.target))
+            known = _stage(stages, "parse", lambda: tile or compile.elaborate(task.source, task.name, options))
+            explicit = _stage(stages, "lower", lambda: compile.lower(known, options.target))
     except ArgusError:
         return Judgement(task.name, tuple(stages))
     start = time.perf_counter()
@@ -94,11 +95,12 @@ def judge(task: Task, limit_s: float = LIMIT_S, *, simulated: bool = True) -> Ju
     return Judgement(explicit.name, tuple(stages), verdict, explicit)
 
 
-def lowered(task: Task) -> compile.ExplicitKernel:
-    """Return the explicit kernel of a text. Raises `ArgusError`."""
+def lowered(task: Task, tile: compile.TileKernel | None = None) -> compile.ExplicitKernel:
+    """Return the explicit kernel of a text. `tile` is its kernel if it is known already. Raises `ArgusError`."""
     if task.options is None:
         return compile.read(task.source)
-    return compile.lower(compile.elaborate(task.source, task.name, task.options), task.options.target)
+    tile = tile or compile.elaborate(task.source, task.name, task.options)
+    return compile.lower(tile, task.options.target)
 
 
 def _stage(stages: list[Stage], name: str, work: Callable[[], _T]) -> _T:

@@ -31,6 +31,26 @@ MISTAKES = {
         "bt = al.stage(b[n0 : n0 + BLOCK_N, k0 : k0 + BLOCK_K], boundary_check=(0, 1))",
         "bt = al.stage(b[n0 : n0 + BLOCK_N, k0 : k0 + BLOCK_K], boundary_check=(1, 1))",
     ),
+    "a grid of other numbers": (
+        "column_sum",
+        "al.cdiv(M, ROWS), al.cdiv(N, COLUMNS)",
+        "al.cdiv(M, al.cdiv(N, COLUMNS)), ROWS",
+    ),
+    "a grid that begins a tile": ("cumsum", "al.grid(al.cdiv(M, ROWS)) * ROWS", "al.grid(ROWS) * al.cdiv(M, ROWS)"),
+    "steps of another extent": ("cumsum", "range(0, N, COLUMNS)", "range(0, N, ROWS)"),
+    "a line twice": (
+        "rotary",
+        "    al.store(out[b, t, h, 1, e], x1 * c + x0 * s, mask=e < E)\n",
+        "    al.store(out[b, t, h, 1, e], x1 * c + x0 * s, mask=e < E)\n" * 2,
+    ),
+    "a half of an output that nobody writes": (
+        "rotary",
+        "    al.store(out[b, t, h, 1, e], x1 * c + x0 * s, mask=e < E)\n",
+        "",
+    ),
+    "a name that stands for nothing": ("rmsnorm", "al.rsqrt(squares / N.to(al.float32) + eps)", "BLOCK"),
+    "a stored value that nothing specifies": ("softmax", "weights / total", "scores"),
+    "a condition that nothing specifies": ("depthwise", "inside = (1 <= h + r)", "inside = (2 <= h + r)"),
     "a tensor that nobody loads": ("vector_add", "total = al.load(x[offs], mask=mask)", "total = BLOCK"),
 }
 
@@ -46,6 +66,20 @@ def test_a_form_repairs(mistake: str) -> None:
     assert old in text
     found = repair(task(text.replace(old, new), name), steps=8)
     assert found.answer is not None and not found.before.proved, [s.title for s in found.steps]
+
+
+@pytest.mark.parametrize("name", ["rmsnorm", "softmax", "rotary", "depthwise", "linear", "gemm", "transpose"])
+def test_a_right_kernel_does_not_contradict_its_specification(name: str) -> None:
+    text = (EXAMPLES / f"{name}.py").read_text()
+    assert not [e.title for e in text_vocabulary(text, name) if e.sort is Sort.SPECIFIED]
+
+
+def test_without_a_specification_nothing_says_what_a_value_should_be() -> None:
+    text = (EXAMPLES / "vector_add.py").read_text().replace("al.load(x[offs], mask=mask) + ", "")
+    assert any(e.sort is Sort.SPECIFIED for e in text_vocabulary(text, "vector_add"))
+    bare = text.replace("    al.spec(out, lambda i: x[i] + y[i])\n", "")
+    assert bare != text
+    assert not any(e.sort is Sort.SPECIFIED for e in text_vocabulary(bare, "vector_add"))
 
 
 def test_what_a_loop_forgot_to_add_up_is_added_with_what_it_computes() -> None:
