@@ -38,6 +38,7 @@ check-alone:
 
 nightly: $(VENV)/test.stamp
 	$(BIN)/python -m pytest -n $(WORKERS) -rs -m nightly
+	$(BIN)/python -m pytest -n $(WORKERS) -q --prove-results tests/kernels tests/layers tests/torch
 	$(BIN)/python -m tests.verify.differential --count $(NIGHTLY_COUNT) --seed $(NIGHTLY_SEED) --emitted --jobs $(JOBS)
 	$(BIN)/python -m benchmarks mutants --seed $(NIGHTLY_SEED) --jobs $(JOBS)
 	$(BIN)/python -m benchmarks trust --jobs $(JOBS)

@@ -16,6 +16,9 @@ import pytest
 
 from argus.environment import find_tool, variable
 from tests.long import LONG, SLOW, left_out
+from tests.results import device, granted
+
+__all__ = ["device", "granted"]
 
 T = TypeVar("T")
 Golden = Callable[[str, str], None]
@@ -23,6 +26,7 @@ Golden = Callable[[str, str], None]
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write golden files instead of comparing")
+    parser.addoption("--prove-results", action="store_true", help="prove each kernel that a test of results runs")
     parser.addoption("--seed", type=int, help="of what GPU tests draw at random; another one every time if left out")
     parser.addoption("--calls", type=int, default=160, help="how many calls of the library are drawn at random")
 
@@ -34,7 +38,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.option.seed is None:
         config.option.seed = Random().getrandbits(31)
     # What a user has built before must not decide a test, so a run has a cache of its own.
-    os.environ["ARGUS_CACHE_DIR"] = folder = tempfile.mkdtemp(prefix="argus-cache-")
+    folder = tempfile.mkdtemp(prefix="argus-cache-")
+    os.environ["ARGUS_CACHE_DIR"] = str(Path(folder) / "cache")
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
     # Each worker has a core: more threads and compiling processes of PyTorch would only wait for one another.
     for name in ("OMP_NUM_THREADS", "TORCHINDUCTOR_COMPILE_THREADS"):

@@ -207,7 +207,7 @@ CASES: dict[str, tuple[Callable[..., Any], Make, Make]] = {
 
 
 @pytest.fixture(autouse=True)
-def compiler(require_tool: Any) -> None:
+def compiler(require_tool: Any, granted: None) -> None:
     require_tool("g++", "clang++", "c++")
     torch._dynamo.reset()
 
