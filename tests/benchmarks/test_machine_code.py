@@ -110,3 +110,19 @@ def test_llvm_mca_sees_a_matrix_unit_that_is_busy_all_the_time(tmp_path: Path) -
     )
     assert busy is not None and alone is not None and waited is not None
     assert busy > 0.95 > alone > 0.5 > waited
+
+
+def test_llvm_mca_lets_waits_for_lds_wait_for_lds_alone(tmp_path: Path) -> None:
+    from benchmarks import amd
+
+    require(find_tool(["llvm-mca-19", "llvm-mca"]), "llvm-mca")
+
+    def waiting(load: str, counter: str) -> float:
+        found = amd.share(loop_of(f"{load}\ns_waitcnt {counter}(0)\n{PRODUCT}", tmp_path))
+        assert found is not None
+        return found
+
+    for load in ("global_load_dwordx4 v[20:23], v[16:17], off", "global_load_dword v20, v16, s[4:5]"):
+        assert waiting(load, "lgkmcnt") > 2 * waiting(load, "vmcnt")
+    read = "ds_read_b64 v[20:21], v16"
+    assert waiting(read, "vmcnt") > waiting(read, "lgkmcnt")
