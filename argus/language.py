@@ -152,6 +152,7 @@ __all__ = [
     "umulhi",
     "warp_size",
     "where",
+    "without_nan",
     "zeros",
 ]
 
@@ -514,6 +515,15 @@ def tanh_approx(x: Tile) -> Tile:
 @_kernel_only
 def erf(x: Tile) -> Tile:
     """Return the error function."""
+
+
+@_kernel_only
+def without_nan(x: Tile) -> Tile:
+    """Return x. Where x is NaN, any number may come instead: the author promises that no result depends on it.
+
+    Attention's weights are an example: a row whose sum is NaN gives NaN, whatever its products were. On gfx942, maxima
+    and roundings to bfloat16 then take fewer instructions.
+    """
 
 
 @_kernel_only

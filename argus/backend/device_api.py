@@ -212,6 +212,13 @@ _WAVES = (
        "to shared memory add constants", "", _AMD),
     *(_f(f"{name}_of", "int N", "float", "float x, const float* values",
          f"the {name} of x and of N values; NaN if any is", "", _AMD) for name in ("maximum", "minimum")),
+    *(_f(f"{name}_of_numbers", "int N", "float", "float x, const float* values",
+         f"the {name} of x and of N values, of which none is NaN; else any number or NaN", "", _AMD)
+      for name in ("maximum", "minimum")),
+    _f("narrow_numbers", "int N, class T", "void", "const float* from, T* to",
+       "narrow<N>(from, to) where from[i] is no NaN; else to[i] is any number or NaN", "", _AMD),
+    _f("sum_of", "int N", "float", "float x, const float* values", "the sum of x and of N values, in any order", "",
+       _AMD),
     _f("add_products", "int N", "void", "float* sums, const float* left, const float* right",
        "adds the products of N pairs to N sums; a product may or may not be rounded before it is added", "", _AMD),
     _f("sched_group", "int MASK, int SIZE, int SYNC", "void", "", "SIZE instructions of the kinds MASK belong here, in "

@@ -33,6 +33,7 @@ from argus.frontend.tagging import direct_extents, divided_extents, is_call, qua
 from argus.frontend.tiles import BINARY
 from argus.frontend.values import Builtin, Constant, Helper, Nothing, Range, Specified, Tile, Value, View, describe
 from argus.ir.expr import OPERATORS, REDUCTIONS, Const, Coord, Elem, Expr, Op, op
+from argus.ir.nan import WITHOUT_NAN
 from argus.ir.nodes import Spec, SpecOp, SpecReduce, SpecSoftmax, SpecTerm
 from argus.ir.spec_terms import renumbered
 from argus.ir.types import DType, boolean, float32, int32, int64, uint32
@@ -141,6 +142,8 @@ def _combine(context: Context, operator: str, operands: tuple[Expression, ...], 
     dtype = _common(context, operator, terms[1 if operator == "where" else 0 :], span)
     tiles.check_kind(context, operator, operator, dtype, span)
     terms = [_literal(t, dtype) for t in terms]
+    if operator == WITHOUT_NAN:
+        context.fail("bad-tag", "a specification says nothing about NaN", span, "leave `al.without_nan` out here")
     exprs = [t for t in terms if not isinstance(t, (SpecOp, SpecReduce, SpecSoftmax))]
     if len(exprs) == len(terms) and len({e.dtype for e in exprs}) == 1:
         return tiles.make(operator, tuple(exprs))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from argus.ir.nan import with_nan
 from argus.ir.nodes import Kernel
 from argus.ir.target import TARGETS
 from argus.passes.allocate import allocate_shared
@@ -71,7 +72,8 @@ def lower(kernel: Kernel, target: str) -> Kernel:
 
 
 def for_target(kernel: Kernel, target: str) -> Kernel:
-    """Return `kernel` with its target set. Raises an error if the target cannot run it."""
+    """Return `kernel` with its target set, and NaN kept where that costs nothing. Raises an error if the target cannot
+    run it."""
     machine = TARGETS.get(target)
     if machine is None:
         names = ", ".join(TARGETS)
@@ -82,4 +84,5 @@ def for_target(kernel: Kernel, target: str) -> Kernel:
     if kernel.num_threads > machine.max_threads:
         what = f"{kernel.num_threads} threads are too many for a block of {target}, which has {machine.max_threads}"
         raise LoweringError(problem("block-size", what, kernel.span, "use fewer warps"))
+    kernel = kernel if machine.vendor == "amd" else with_nan(kernel)
     return replace(kernel, target=target)

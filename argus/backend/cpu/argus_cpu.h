@@ -65,6 +65,7 @@ template <int BYTES> void move(void* to, const void* from) { memcpy(to, from, BY
 template <int N, class T> void narrow(const float* from, T* to) {
     for (int i = 0; i < N; ++i) to[i] = cast<T>(from[i]);
 }
+template <int N, class T> void narrow_numbers(const float* from, T* to) { narrow<N>(from, to); }
 template <int N, int MOST, class T> void integers(const unsigned* some, const unsigned* less, T* to) {
     for (int i = 0; i < N; ++i) {
         const int pair = i - i % 2, shift = i % 2 * 16;
@@ -84,6 +85,12 @@ template <int N> float minimum_of(float x, const float* values) {
     for (int i = 0; i < N; ++i) x = minimum(x, values[i]);
     return x;
 }
+template <int N> float sum_of(float x, const float* values) {
+    for (int i = 0; i < N; ++i) x += values[i];
+    return x;
+}
+template <int N> float maximum_of_numbers(float x, const float* values) { return maximum_of<N>(x, values); }
+template <int N> float minimum_of_numbers(float x, const float* values) { return minimum_of<N>(x, values); }
 
 // ---------------------------------------------------------------- memory
 

@@ -16,8 +16,9 @@ from argus.backend.emit.integers import emit_integers, integers
 from argus.backend.emit.problem import problem
 from argus.backend.emit.registers import Ints, counters, evaluate, fit, register_layout
 from argus.backend.emit.scope import Domain, Writer
-from argus.ir.expr import REDUCTIONS, Const, Coord, Elem, Expr, Op, Thread, coords, op, walk
+from argus.ir.expr import OPERATORS, REDUCTIONS, Const, Coord, Elem, Expr, Op, Thread, coords, op, walk
 from argus.ir.instruction import REDUCES
+from argus.ir.nan import promised
 from argus.ir.nodes import Accumulate, Fragment, Map, Tensor
 from argus.ir.types import bfloat16, float32
 from argus.layout import FragmentLayout, Mode
@@ -34,6 +35,9 @@ def emit_map(stmt: Map, writer: Writer) -> None:
         return
     if (small := integers(stmt, writer)) is not None:
         emit_integers(stmt, small, writer)
+        return
+    if writer.waves and (terms := _of_sums(stmt, writer)) is not None:
+        _function_of_sums(stmt, terms, domain, writer)
         return
     for each in domain.iterations([stmt.dst, *reads(stmt.value)]):
         printer = Printer(writer, each)
@@ -56,6 +60,35 @@ def _narrowed(stmt: Map, writer: Writer) -> Expr | None:
             return None
 
 
+def _of_sums(stmt: Map, writer: Writer) -> tuple[Expr, Expr, Expr] | None:
+    """Return a, b and c if a statement fills a whole tile with a function of a * b + c, in float32, else None."""
+    tile = writer.fragment(stmt.dst.obj)
+    match stmt.value:
+        case Op(op=name, args=(Op(op="add", args=(Op(op="mul", args=(a, b)), c)),)) if stmt.value.dtype == float32:
+            whole = stmt.dst.index == coords(len(stmt.shape)) and tile is not None and stmt.layout == tile.layout
+            own = stmt.dst.obj in {e.obj for e in reads(stmt.value)}
+            return (a, b, c) if whole and not own and OPERATORS[name].function is not None else None
+        case _:
+            return None
+
+
+def _function_of_sums(stmt: Map, terms: tuple[Expr, Expr, Expr], domain: Domain, writer: Writer) -> None:
+    """Emit the sums, of which an instruction makes two, and then the function of each."""
+    assert isinstance(stmt.value, Op)
+    name, count = writer.names[stmt.dst.obj], domain.layout.num_values
+    with writer.braces():
+        writer.line(f"float _left[{count}], _right[{count}];")
+        for each in domain.iterations([stmt.dst, *reads(stmt.value)]):
+            printer = Printer(writer, each)
+            cell = printer.register(stmt.dst)
+            for side, term in zip(("_left", "_right", name), terms, strict=True):
+                writer.line(f"{side}{cell.removeprefix(name)} = {printer.text(term)};")
+        writer.line(f"argus::add_products<{count}>({name}, _left, _right);")
+        for each in domain.iterations([stmt.dst]):
+            cell = Printer(writer, each).register(stmt.dst)
+            writer.line(f"{cell} = argus::{stmt.value.op}({cell});")
+
+
 def _narrow(stmt: Map, wide: Expr, domain: Domain, writer: Writer) -> None:
     """Emit the computation of all numbers, then their conversion, because instructions convert several at a time."""
     name, count = writer.names[stmt.dst.obj], domain.layout.num_values
@@ -65,7 +98,8 @@ def _narrow(stmt: Map, wide: Expr, domain: Domain, writer: Writer) -> None:
             printer = Printer(writer, each)
             place = printer.register(stmt.dst).removeprefix(name)
             writer.line(f"wide{place} = {printer.text(wide)};")
-        writer.line(f"argus::narrow<{count}>(wide, {name});")
+        numbers = "" if promised(wide) is None or not writer.waves else "_numbers"
+        writer.line(f"argus::narrow{numbers}<{count}>(wide, {name});")
 
 
 # ---------------------------------------------------------------------------- shuffles
@@ -187,13 +221,17 @@ def emit_accumulate(stmt: Accumulate, writer: Writer) -> None:
 
 
 def _folds(stmt: Accumulate, target: Fragment, domain: Domain) -> bool:
-    """Return True if the statement makes one float32 the largest or smallest of several of the thread's numbers."""
+    """Return True if the statement makes one float32 the largest, the smallest or the sum of several of the thread's
+    numbers."""
     many = domain.layout.num_values > 1 and register_layout(target).num_values == 1
-    return many and stmt.mask is None and target.dtype == float32 and stmt.op in ("maximum", "minimum")
+    return many and stmt.mask is None and target.dtype == float32 and stmt.op in _FOLDS
+
+
+_FOLDS = {"maximum": "maximum_of", "minimum": "minimum_of", "add": "sum_of"}
 
 
 def _fold(stmt: Accumulate, domain: Domain, writer: Writer) -> None:
-    """Emit the computation of all numbers, then their reduction, in which NaN is looked for two at a time."""
+    """Emit the computation of all numbers, then their reduction, which sums, or looks for NaN, two at a time."""
     count = domain.layout.num_values
     with writer.braces():
         writer.line(f"float _many[{count}];")
@@ -202,7 +240,8 @@ def _fold(stmt: Accumulate, domain: Domain, writer: Writer) -> None:
             printer = Printer(writer, each)
             cell = printer.register(stmt.dst)
             writer.line(f"_many[_n++] = {printer.text(stmt.value)};")
-        writer.line(f"{cell} = argus::{stmt.op}_of<{count}>({cell}, _many);")
+        numbers = "" if promised(stmt.value) is None or stmt.op == "add" else "_numbers"
+        writer.line(f"{cell} = argus::{_FOLDS[stmt.op]}{numbers}<{count}>({cell}, _many);")
 
 
 def _multiplies(stmt: Accumulate, target: Fragment, domain: Domain) -> bool:

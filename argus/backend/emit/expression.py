@@ -23,6 +23,7 @@ from argus.ir.expr import (
     Thread,
     elements,
 )
+from argus.ir.nan import WITHOUT_NAN
 from argus.ir.nodes import Access
 from argus.ir.types import DType, boolean
 from argus.source import NO_SPAN
@@ -156,6 +157,8 @@ class Printer:
         if name == "cast":
             inner = self.text(args[0], needed if operand == dtype else TERNARY)
             return inner if operand == dtype else f"argus::cast<{cpp_type(dtype)}>({inner})"
+        if name == WITHOUT_NAN:
+            return self.text(args[0], needed)
         if name == "sortable":
             return f"argus::sortable<{cpp_type(dtype)}>({self.text(args[0], TERNARY)})"
         if name == "where":

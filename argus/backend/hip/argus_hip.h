@@ -126,24 +126,27 @@ template <int GROUP> ARGUS_FN BlockIds grouped_block_ids(int rows, int columns) 
 
 namespace target {
 // The bfloat16 nearest to x, in the upper half.
-ARGUS_FN unsigned rounded_bf16(float x) {
-    const unsigned bits = bits_of(x);
-    return x != x ? 0x7fc00000u : bits + 0x7fffu + (bits >> 16 & 1u);
+template <bool NAN> ARGUS_FN unsigned rounded_bf16(float x) {
+    const unsigned bits = bits_of(x), nearest = bits + 0x7fffu + (bits >> 16 & 1u);
+    if constexpr (NAN) return x != x ? 0x7fc00000u : nearest;
+    return nearest;
 }
-}  // namespace target
-
-template <int N, class T> ARGUS_FN void narrow(const float* from, T* to) {
+template <bool NAN, int N, class T> ARGUS_FN void narrow(const float* from, T* to) {
     if constexpr (detail::same<T, bf16> && N % 2 == 0) {
 #pragma unroll
         for (int i = 0; i < N; i += 2) {  // one instruction packs the upper halves of two
-            const unsigned first = target::rounded_bf16(from[i]), second = target::rounded_bf16(from[i + 1]);
-            *(target::word<2, T>*)(to + i) = __builtin_amdgcn_perm(second, first, 0x07060302u);
+            const unsigned first = rounded_bf16<NAN>(from[i]), second = rounded_bf16<NAN>(from[i + 1]);
+            *(word<2, T>*)(to + i) = __builtin_amdgcn_perm(second, first, 0x07060302u);
         }
     } else {
 #pragma unroll
         for (int i = 0; i < N; ++i) to[i] = cast<T>(from[i]);
     }
 }
+}  // namespace target
+
+template <int N, class T> ARGUS_FN void narrow(const float* from, T* to) { target::narrow<true, N>(from, to); }
+template <int N, class T> ARGUS_FN void narrow_numbers(const float* from, T* to) { target::narrow<false, N>(from, to); }
 
 template <int N, int MOST, class T> ARGUS_FN void integers(const unsigned* some, const unsigned* less, T* to) {
 #pragma unroll
@@ -169,10 +172,28 @@ template <int N, int MOST, class T> ARGUS_FN void integers(const unsigned* some,
 ARGUS_FOLDED(maximum_of, __builtin_inff())
 ARGUS_FOLDED(minimum_of, -__builtin_inff())
 #undef ARGUS_FOLDED
+// Of three numbers one instruction finds the largest (smallest); NaN is passed over.
+#define ARGUS_FOLDED(NAME, MORE)                                                                                   \
+    template <int N> ARGUS_FN float NAME(float x, const float* values) {                                           \
+        _Pragma("unroll") for (int i = 0; i < N; ++i) x = MORE(x, values[i]);                                      \
+        return x;                                                                                                  \
+    }
+ARGUS_FOLDED(maximum_of_numbers, __builtin_fmaxf)
+ARGUS_FOLDED(minimum_of_numbers, __builtin_fminf)
+#undef ARGUS_FOLDED
 
 // Two at a time, in neighbouring registers: the compiler by itself leaves most of them apart.
+namespace target {
+typedef float f32x2 __attribute__((ext_vector_type(2)));
+}
+template <int N> ARGUS_FN float sum_of(float x, const float* values) {
+    target::f32x2 sums = {x, N % 2 ? values[N - 1] : 0.0f};
+#pragma unroll
+    for (int i = 0; i + 1 < N; i += 2) sums += target::f32x2{values[i], values[i + 1]};
+    return sums.x + sums.y;
+}
 template <int N> ARGUS_FN void add_products(float* sums, const float* left, const float* right) {
-    typedef float f32x2 __attribute__((ext_vector_type(2)));
+    using target::f32x2;
 #pragma unroll
     for (int i = 0; i + 1 < N; i += 2) {
         const f32x2 a = {left[i], left[i + 1]}, b = {right[i], right[i + 1]}, c = {sums[i], sums[i + 1]};
