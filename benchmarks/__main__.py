@@ -64,7 +64,11 @@ def main() -> int:
                 from benchmarks import models
 
                 modes = {"inference": (False,), "training": (True,), "both": (False, True)}[arguments.mode]
-                results = models.run(arguments.only or (), modes, arguments.small, arguments.survey, arguments.batches)
+                chosen = models.Plan(
+                    tuple(arguments.only or ()), modes, arguments.small, arguments.survey, arguments.batches,
+                    tuple(arguments.sides.split(",")), arguments.folder, arguments.seconds, arguments.workers,
+                )  # fmt: skip
+                results = models.run(chosen)
             case "trust":
                 from benchmarks import trust
 
@@ -260,6 +264,14 @@ def _parser() -> argparse.ArgumentParser:
     whole.add_argument("--small", action="store_true", help="small widths")
     whole.add_argument("--batches", type=int, default=5, help="measurements of each side")
     whole.add_argument("--survey", choices=("generate", "prove"), default="", help="run nothing: what would be taken")
+    whole.add_argument(
+        "--sides",
+        default="eager,compile,argus",
+        help="eager, argus, and any of compile, autotune (max-autotune), graphs",
+    )
+    whole.add_argument("--folder", type=Path, default=Path("build/models"), help="rows are kept there")
+    whole.add_argument("--seconds", type=float, default=600.0, metavar="S", help="what one case may take")
+    whole.add_argument("--workers", type=int, default=1, help="processes: one is timed, the others compile")
     for command in (
         launch,
         cold,

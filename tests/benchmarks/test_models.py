@@ -6,7 +6,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from benchmarks import models  # noqa: E402
+from benchmarks import model_case as models  # noqa: E402
 
 
 def test_a_survey_says_what_is_taken() -> None:
