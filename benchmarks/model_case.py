@@ -130,8 +130,8 @@ def side(model: nn.Module, name: str, workers: int) -> Any:
     """Return the model as one of `SIDES` compiles it, or the model itself for "eager"."""
     if name == "eager":
         return model
-    more = {"options": {"workers": workers}} if SIDES[name].get("backend") == "argus" else {}
-    return torch.compile(model, dynamic=False, **SIDES[name], **more)
+    more: dict[str, Any] = {"options": {"workers": workers}} if SIDES[name].get("backend") == "argus" else {}
+    return torch.compile(model, dynamic=False, **(SIDES[name] | more))
 
 
 def launches(once: Callable[[], None]) -> dict[str, Any]:
