@@ -21,6 +21,7 @@ from argus.graph.costs import costly_part
 from argus.graph.decompose import decompositions
 from argus.graph.kernel import Generator, KernelText, generate
 from argus.graph.launch import Kernel, View
+from argus.graph.calls import call_library
 from argus.graph.numbers import fold_numbers
 from argus.graph.partition import Apart, Group, Partition, partition
 from argus.graph.pooled import pool_by_rows
@@ -86,12 +87,14 @@ class Backend:
         from torch._functorch.partitioners import min_cut_rematerialization_partition
 
         chosen, owner = Options.of(options), _owner()
+        call_library(gm)
         compiled = partial(self.compiled, options=chosen, owner=owner)
+        recorded = torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in example)
         return aot_autograd(
             fw_compiler=partial(compiled, name="forward"),
             bw_compiler=partial(compiled, name="backward"),
             inference_compiler=partial(compiled, name="inference"),
-            decompositions=decompositions(),
+            decompositions=decompositions(recorded),
             partition_fn=min_cut_rematerialization_partition,
         )(gm, example)
 
@@ -241,6 +244,9 @@ class _Compilation:
             row = capture.row(node)
             if row is not None and row.left == A_VIEW:
                 continue
+            if capture.is_library(node):
+                self.entries.append(_of_library(node))
+                continue
             metas = [m for v in inputs(node) if (m := meta_of(v)) is not None]
             made = [m for m in capture.results(node) if m is not None]
             self.entries.append(
@@ -255,6 +261,27 @@ class _Compilation:
                     tensors=(),
                 )
             )
+
+
+def _of_library(node: Any) -> Entry:
+    """Return the entry of an operator of the library. Its kernels are proved when they are first launched, with the
+    library's own specification, and no kernel runs that is not."""
+    read = list(dict.fromkeys(inputs(node)))
+    metas = [m for m in map(meta_of, read) if m is not None]
+    made = [m for m in capture.results(node) if m is not None]
+    call = subgraph([node], read, [(node, place) for place in range(len(made))])
+    return Entry(
+        kernel=capture.name(node).partition(".")[0],
+        operators=(capture.name(node),),
+        verdict="proved",
+        specified=True,
+        reason="",
+        by="argus",
+        seconds=estimated(metas, made, *_operations_of(node)),
+        equality="over the real numbers",
+        call=call,
+        tensors=tuple(metas),
+    )
 
 
 def order(text: KernelText, target: str) -> ProofRequest:
@@ -290,6 +317,10 @@ def _operations_of(node: Any) -> tuple[Extent, str]:
         a = read[-2]
         assert a is not None
         return 2 * product(made[0].shape) * a.shape[-1], a.dtype
+    if capture.is_library(node) and name.startswith("attention"):
+        q, k = read[1:3] if "backward" in name else read[:2]
+        assert q is not None and k is not None
+        return (10 if "backward" in name else 4) * product(q.shape) * k.shape[2], q.dtype
     if name == "convolution.default" and read[0] is not None and read[1] is not None:
         ends = read[0] if capture.given(node)[6] else made[0]
         return 2 * product(ends.shape) * product(read[1].shape[1:]), read[1].dtype

@@ -119,6 +119,11 @@ def is_view(node: Node) -> bool:
     return found is not None and found.kind == VIEW
 
 
+def is_library(node: Node) -> bool:
+    """Return True for an operator of the library `argus.kernels`, whose kernels are proved before they run."""
+    return node.op == "call_function" and getattr(node.target, "namespace", "") == "argus"
+
+
 def writes(node: Node) -> bool:
     """Return True for an operator that writes one of its arguments."""
     schema = getattr(node.target, "_schema", None)

@@ -44,13 +44,16 @@ _FEW_TERMS, _LEAST_PART, _ACROSS = 4096, 32, 64
 summed."""
 
 
-def decompositions() -> dict[Any, Callable[..., Any]]:
+def decompositions(recorded: bool = False) -> dict[Any, Callable[..., Any]]:
     """Return the decompositions by operator. A decomposition may return NotImplemented, which leaves the operator
-    unchanged."""
+    unchanged.
+
+    `recorded`: gradients are needed. PyTorch's decomposition of a CPU's attention then has to stay away, because its
+    second result is not the one that the operator's gradient reads."""
     from torch._decomp import core_aten_decompositions, get_decompositions
 
     found: dict[Any, Callable[..., Any]] = dict(core_aten_decompositions())
-    for op in WHOLE:
+    for op in (*WHOLE, *((aten._scaled_dot_product_flash_attention_for_cpu.default,) if recorded else ())):
         found.pop(op, None)
     found |= get_decompositions(PARTS)
     return found | OWN

@@ -98,9 +98,11 @@ def _runs(graph: Graph, found: Partition) -> list[list[Any]]:
 
 
 def _may(node: Any) -> bool:
-    """Return False for operators that write, and for random numbers, which Inductor computes differently from
-    PyTorch."""
+    """Return False for operators that write, for random numbers, which Inductor computes differently from PyTorch, and
+    for the library's own operators."""
     target = node.target
+    if capture.is_library(node):
+        return False
     if not isinstance(target, torch._ops.OpOverload) or target._schema.is_mutable:
         return False
     return torch.Tag.nondeterministic_seeded not in target.tags

@@ -114,6 +114,8 @@ def layout(group: Group, multiplied: str = "", flat: bool = False) -> Layout:
         held = {a.symbol for a in param.axes}
         if any(a.kind not in (REDUCED, PLACE) and a.symbol not in held for a in axes):
             raise Mismatch("a result that repeats its elements")
+        if product(param.shape) != product(param.meta.shape):
+            raise Mismatch("a result that would be written in part")
     return Layout(axes, tuple(reads), tuple(writes))
 
 

@@ -276,7 +276,7 @@ class _Partitioner:
         self.insist(group)
 
     def join_pointwise(self, group: Group, node: Node, made: Meta) -> None:
-        operands = [self.dims(group, v) for v in inputs(node)]
+        operands = self.operands(group, node)
         shape = made.shape
         result: list[Dim | None] = [() if size == 1 else None for size in shape]
         for dims in operands:
@@ -289,6 +289,28 @@ class _Partitioner:
         done = self.completed(group, result, shape)
         self.broadcast_back(group, done)
         group.space[(node, 0)] = done
+
+    def operands(self, group: Group, node: Node) -> list[Dims]:
+        """Return the dimensions of an elementwise operator's operands.
+
+        A view that has the axes of another operand in other places, as in `x[:, None] - x[None, :]`, is read as a
+        tensor of its own. Raises Mismatch if an earlier operator reads it otherwise."""
+        found: list[Dims] = []
+        places: dict[int, int] = {}
+        for value in inputs(node):
+            known = (value, "") in group.space
+            dims = group.space.resolved(self.dims(group, value))
+            of_dims = {a: d - len(dims) for d, dim in enumerate(dims) for a in dim}
+            if any(places.get(a, d) != d for a, d in of_dims.items()):
+                meta = meta_of(value)
+                if known or meta is None or not is_view(value[0]) or self.base(value)[0] in group.nodes:
+                    raise Mismatch("one tensor would be read along its diagonal")
+                group.space[(value, "")] = dims = group.space.fresh(meta.shape)
+                group.reads[(value, "")] = value
+                of_dims = {a: d - len(dims) for d, dim in enumerate(dims) for a in dim}
+            places |= of_dims
+            found.append(dims)
+        return found
 
     def broadcast_back(self, group: Group, dims: Dims) -> None:
         """Unify the axes of a tensor from elsewhere with the reduced axes, if a reduction's result is broadcast against

@@ -77,7 +77,9 @@ class Space:
         return self.resolved(self._values[key])
 
     def __setitem__(self, key: Hashable, dims: Dims) -> None:
+        """Set the dimensions of a value. Raises Mismatch if two of them have an atom in common."""
         self._values[key] = dims
+        self._insist_on(dims)
 
     def keys(self) -> Sequence[Hashable]:
         return tuple(self._values)
@@ -158,6 +160,9 @@ class Space:
 
     def _insist(self) -> None:
         for dims in self._values.values():
-            atoms = self.atoms([a for dim in dims for a in dim])
-            if len(set(atoms)) < len(atoms):
-                raise Mismatch("one tensor would be read along its diagonal")
+            self._insist_on(dims)
+
+    def _insist_on(self, dims: Dims) -> None:
+        atoms = self.atoms([a for dim in dims for a in dim])
+        if len(set(atoms)) < len(atoms):
+            raise Mismatch("one tensor would be read along its diagonal")

@@ -9,7 +9,7 @@ import argus
 import argus.language as al
 from argus.backend.launch.evaluate import Number
 from argus.ir.types import float32
-from argus.kernels.attention_operands import checked, results, scale_of
+from argus.kernels.attention_operands import checked, results_like, scale_of
 from argus.kernels.attention_scores import LN2, LOG2E, NEVER, edges, odds, raise_top, score, unit_of
 from argus.kernels.attention_tiles import AttentionShape, apart, hopper_tiles, wave_tiles
 from argus.runtime.device import target_of
@@ -276,7 +276,7 @@ def attention(
 def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...], causal: bool) -> Work:
     q, k, v = tensors
     dtype, group = checked(q, k, v)
-    made = results(q)
+    made = results_like(q)
     if not (k.shape[2] and q.numel()):
         return Work((), (made[0].zero_(), made[1].fill_(NEVER)))
     read = tuple(x if x.stride(3) == 1 else x.contiguous() for x in tensors)
@@ -302,7 +302,7 @@ def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...], causal
         return Work((Call(attention_forward, (*read, *written, *scale), {**constants, "OUT": dtype}),), made)
     rooms, written = _parts(made, parts, B, H)
     first = Call(attention_forward, (*read, *written, *scale), {**constants, "OUT": float32})
-    return Work((first, _join(rooms, made, B * H, dtype)), made)
+    return Work((first, *_join(rooms, made, B, H, dtype)), made)
 
 
 def _apart(
@@ -327,7 +327,7 @@ def _apart(
     before = Call(attention_forward, (*read, *first, *scale), {**constants, "GROUP": 1, "CAUSAL": False, **tiles})
     read = q, k[:, :, both:], v[:, :, both:]
     beside = Call(attention_forward, (*read, *last, *scale), {**constants, **hopper_tiles(rest)})
-    return Work((before, beside, _join(rooms, made, B * shared, constants["DTYPE"])), made)
+    return Work((before, beside, *_join(rooms, made, B, shared, constants["DTYPE"])), made)
 
 
 Tensors = tuple[Any, ...]
@@ -341,19 +341,22 @@ def _parts(made: Tensors, parts: int, batch: int, heads: int) -> tuple[Tensors, 
     return rooms, (rooms[0].view(*shape, o.shape[3]).movedim(0, 2), rooms[1].view(shape).movedim(0, 2))
 
 
-def _join(rooms: Tensors, made: Tensors, heads: int, dtype: object) -> Call:
-    """Return the call that joins the parts of all `heads` heads of all batches."""
+def _join(rooms: Tensors, made: Tensors, batch: int, heads: int, dtype: object) -> list[Call]:
+    """Return the calls that join the parts of all heads: one, or one for each batch if heads lie within rows."""
     (o, lse), parts, size = made, len(rooms[0]), made[0].shape[3]
-    joined = rooms[0].view(parts, heads, -1, size).movedim(0, 1), rooms[1].view(parts, heads, -1).movedim(0, 1)
-    results = o.view(heads, -1, size), lse.view(heads, -1)
-    return Call(attention_combine, (*joined, *results), {"DTYPE": dtype, "D": size, "PARTS": parts})
+    joined = rooms[0].view(parts, batch, heads, -1, size).movedim(0, 2), rooms[1].view(parts, batch, heads, -1)
+    given = [joined[0], joined[1].movedim(0, 2), o.view(batch, heads, -1, size), lse.view(batch, heads, -1)]
+    constants = {"DTYPE": dtype, "D": size, "PARTS": parts}
+    if o.is_contiguous():
+        return [Call(attention_combine, tuple(x.flatten(0, 1) for x in given), constants)]
+    return [Call(attention_combine, tuple(x[b] for x in given), constants) for b in range(batch)]
 
 
 def _fake(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, _scale: float | None, _causal: bool
 ) -> tuple[torch.Tensor, torch.Tensor]:
     checked(q, k, v)
-    return results(q)
+    return results_like(q)
 
 
 def _joined(tensors: Tensors, numbers: tuple[Number, ...], way: tuple[bool]) -> Tensors:

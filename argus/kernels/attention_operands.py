@@ -57,6 +57,16 @@ def results(q: torch.Tensor, v: torch.Tensor | None = None) -> tuple[torch.Tenso
     return q.new_empty((*q.shape[:3], (q if v is None else v).shape[3])), q.new_empty(q.shape[:3], dtype=_float32())
 
 
+def results_like(q: torch.Tensor, v: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return empty tensors like `results`. The heads of a row lie together in memory if those of q do, as in PyTorch's
+    attention, so that the rows of all heads can be viewed as one matrix."""
+    made, lse = results(q, v)
+    batch, heads, rows, size = made.shape
+    if rows > 1 and heads > 1 and q.stride(1) < q.stride(2):
+        made = q.new_empty((batch, rows, heads, size)).transpose(1, 2)
+    return made, lse
+
+
 def _group(q: torch.Tensor, k: torch.Tensor, sizes: Sequence[int]) -> int:
     """Return the number of query heads for each head of keys. Raises LaunchError."""
     if q.ndim != 4 or k.ndim != 4 or q.shape[3] not in sizes:

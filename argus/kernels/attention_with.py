@@ -11,7 +11,7 @@ import argus.language as al
 from argus.backend.launch.evaluate import Number
 from argus.diagnostic import LaunchError
 from argus.kernels.attention import attend, attention_forward
-from argus.kernels.attention_operands import checked, results, scale_of, window_of
+from argus.kernels.attention_operands import checked, results_like, scale_of, window_of
 from argus.kernels.attention_scores import LOG2E, NEVER
 from argus.kernels.attention_tiles import AttentionShape, hopper_tiles
 from argus.kernels.rows import dtype_of, same_shape
@@ -153,7 +153,7 @@ def _work(
     q, k, v = tensors[:3]
     dtype, group = checked(q, k, v, SIZES, _SMALLER)
     added = _added(q, k, given, tensors[3:])
-    made = results(q, v)
+    made = results_like(q, v)
     if not (k.shape[2] and q.numel()):
         level = added["sinks"][:, None] if "sinks" in given else made[1].new_full((), NEVER)
         return Work((), (made[0].zero_(), made[1].copy_(level)))
@@ -221,7 +221,7 @@ def _fake(*given: Any) -> tuple[torch.Tensor, torch.Tensor]:
     (q, k, v, *more), _, way = _split(*given)
     checked(q, k, v, SIZES, _SMALLER)
     _added(q, k, way[-1], tuple(more))
-    return results(q, v)
+    return results_like(q, v)
 
 
 def _joined(tensors: Tensors, numbers: tuple[Number, ...], way: Tensors) -> Tensors:

@@ -79,11 +79,6 @@ class Recipe:
         return run
 
 
-def room_like(x: Any) -> Callable[[], Any]:
-    """Return a function that allocates contiguous tensors of the shape, dtype and device of `x`."""
-    return room(x.shape, x.dtype, x.device)
-
-
 def room(shape: Sequence[int], dtype: Any, device: Any, strides: tuple[int, ...] | None = None) -> Callable[[], Any]:
     """Return a function that allocates tensors, which are contiguous if `strides` is omitted.
 

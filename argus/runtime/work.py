@@ -12,7 +12,7 @@ from typing import Any
 from argus.backend.launch.evaluate import Number
 from argus.runtime.jit_kernel import JitKernel
 from argus.runtime.reader import in_memory
-from argus.runtime.recipe import Given, Launch, Made, Recipe, Told, Value, room, room_like
+from argus.runtime.recipe import Given, Launch, Made, Recipe, Told, Value, room
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +39,8 @@ class Work:
 
     Arguments of calls may be the function's tensors, tensors that were allocated without contents (`torch.empty`,
     `new_empty`, `empty_like`), views of either, and tensors that live longer than the call. Results are newly allocated
-    and contiguous. Work may also copy or fill tensors, but then it is not recorded and runs again in each call. Without
-    calls, the results are final.
+    and dense, with their dimensions in any order. Work may also copy or fill tensors, but then it is not recorded and
+    runs again in each call. Without calls, the results are final.
     """
 
     calls: tuple[Call, ...]
@@ -122,11 +122,12 @@ class _Recorder:
     def _result(self, result: Any) -> bool:
         """Add an allocation for a result; return False if the result is not the whole of a new allocation."""
         storage = result.untyped_storage()
-        whole = storage.nbytes() == result.numel() * result.itemsize and result.is_contiguous()
+        whole = storage.nbytes() == result.numel() * result.itemsize and _dense(result)
         if storage._cdata not in self._seen.empty or storage._cdata in self._rooms or not whole:
             return False
         self._rooms[storage._cdata] = len(self._made)
-        self._made.append(room_like(result))
+        strides = None if result.is_contiguous() else result.stride()
+        self._made.append(room(result.shape, result.dtype, result.device, strides))
         return True
 
     def _launch(self, call: Call) -> Launch | None:
@@ -177,6 +178,11 @@ class _Recorder:
             return Made(self._rooms[storage._cdata], _offset(x))
         self._kept.append(x)
         return int(x.data_ptr())
+
+
+def _dense(x: Any) -> bool:
+    """Return True for a contiguous tensor, or one that is contiguous with its dimensions in another order."""
+    return bool(x.permute(sorted(range(x.ndim), key=x.stride, reverse=True)).is_contiguous())
 
 
 def _offset(x: Any) -> int:

@@ -47,6 +47,23 @@ def test_half_precision_products_use_matrix_instructions() -> None:
     assert "al.mma" in text and "al.spec" in text
 
 
+@pytest.mark.parametrize(
+    "model",
+    [
+        lambda x: x[:, None] - x[None],
+        lambda x: x[:, None] >= x[None],
+        lambda x: torch.where(x[:, None] > x[None], x[:, None], x[None]) + x,
+        lambda x: (x[:, None] - x[None]).abs().sum(-1),
+        lambda x: x.view(4, 5)[:, None] * x.view(4, 5)[None],
+        lambda x: (x.view(20, 1) + torch.ones(20)) - (x.view(20, 1) + torch.ones(20)).t(),
+    ],
+)
+def test_a_tensor_along_two_axes_at_once_is_read_twice(model: Any) -> None:
+    """One reading would serve both axes only on the diagonal, and the rest of the result would stay unwritten."""
+    report = same(model, torch.randn(20))
+    assert taken(report) and not left(report)
+
+
 def test_norms_with_their_surroundings_are_one_kernel() -> None:
     norm = nn.LayerNorm(40)
     report = same(lambda x, r: F.silu(norm(x + r)) * 2, torch.randn(3, 5, 40), torch.randn(3, 5, 40))

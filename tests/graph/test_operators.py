@@ -128,6 +128,8 @@ x, y, z = tensor(3, 4), tensor(3, 4, seed=1), tensor(4, seed=2)
 p = tensor(3, 4, positive=True)
 half = tensor(3, 4, dtype=torch.bfloat16)
 mask = tensor(3, 4, dtype=torch.bool)
+
+
 def turns() -> Any:
     in_turns(tensor(1, 1, 1, 1), [0], [1], [0], [1])  # makes the operator known
     return torch.ops.argus_graph.in_turns.default

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from argus.runtime.recipe import Given, Launch, Made, Recipe, Told, room, room_like
+from argus.runtime.recipe import Given, Launch, Made, Recipe, Told, room
 
 torch = pytest.importorskip("torch")
 
@@ -37,7 +37,7 @@ def test_a_runner_passes_what_was_given_and_what_was_made() -> None:
     first, second = Recorder(), Recorder()
     recipe = Recipe(
         2,
-        (room_like(torch.zeros(2, 3)), room_like(torch.zeros(5, dtype=torch.int32))),
+        (room((2, 3), torch.float32, "cpu"), room((5,), torch.int32, "cpu")),
         (
             Launch(first, (Given(0), Given(1, 64), Made(1), 7, 1.5)),  # type: ignore[arg-type]
             Launch(second, (Made(1), Made(0), Given(0, 8), Told(0), 9)),  # type: ignore[arg-type]
@@ -79,6 +79,6 @@ def test_rooms_without_a_device_are_for_the_only_device(
 
 @pytest.mark.parametrize("returned", [0, 1, 2])
 def test_results_are_the_first_that_were_made(returned: int) -> None:
-    rooms = tuple(room_like(torch.zeros(n)) for n in (1, 2, 3))
+    rooms = tuple(room((n,), torch.float32, "cpu") for n in (1, 2, 3))
     result = Recipe(0, rooms, (), returned).runner()(())
     assert result.shape == (1,) if returned == 1 else tuple(map(len, result)) == (1, 2, 3)[:returned]
