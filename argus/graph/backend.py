@@ -16,12 +16,12 @@ from argus.diagnostic import LaunchError
 from argus.graph import capture, fallback
 from argus.graph.assemble import Step, assemble, subgraph
 from argus.graph.attention import narrow_attention
+from argus.graph.calls import call_library
 from argus.graph.capture import inputs, meta_of
 from argus.graph.costs import costly_part
 from argus.graph.decompose import decompositions
 from argus.graph.kernel import Generator, KernelText, generate
 from argus.graph.launch import Kernel, View
-from argus.graph.calls import call_library
 from argus.graph.numbers import fold_numbers
 from argus.graph.partition import Apart, Group, Partition, partition
 from argus.graph.pooled import pool_by_rows

@@ -134,7 +134,7 @@ def form_of(mask: torch.Tensor, queries: int, keys: int) -> Form | None:
     window = int(rows[0][-1].sum())
     distance = torch.arange(queries)[:, None] - torch.arange(keys)
     band = ((distance >= 0) & (distance < window)).to(seen.device)
-    if not all(torch.equal(row, band) for row in rows):
+    if not window or not all(torch.equal(row, band) for row in rows):
         return None
     return Form(True, 0 if window == keys else window)
 

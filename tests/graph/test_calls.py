@@ -10,8 +10,8 @@ torch = pytest.importorskip("torch")
 
 from torch.nn import functional as F  # noqa: E402
 
-from argus.graph.constant import computed  # noqa: E402
 from argus.graph.calls import Form, call_library, form_of  # noqa: E402
+from argus.graph.constant import computed  # noqa: E402
 from tests.graph.compiled import compiled, left, taken  # noqa: E402
 
 
@@ -40,9 +40,8 @@ def distance(queries: int, keys: int) -> Any:
     ],
 )
 def test_a_mask_has_the_form_of_its_elements(mask: Any, form: Form | None) -> None:
-    assert (
-        form_of(mask, mask.shape[-2] if mask.shape[-2] > 1 else 5, mask.shape[-1] if mask.shape[-1] > 1 else 7) == form
-    )
+    queries, keys = (n if n > 1 else m for n, m in zip(mask.shape[-2:], (5, 7), strict=True))
+    assert form_of(mask, queries, keys) == form
 
 
 def traced(model: Any, *inputs: Any) -> Any:
