@@ -33,7 +33,7 @@ WORSE = 1.25
 MOST_ALONE = 120
 """Seconds for which a case may have the device for itself."""
 
-SIDES: Mapping[str, dict[str, Any]] = {
+SIDES: dict[str, dict[str, Any]] = {
     "compile": {},
     "autotune": {"mode": "max-autotune"},
     "argus": {"backend": "argus"},
@@ -73,7 +73,7 @@ def surveyed(case: Case, proves: bool) -> Row:
     model = model.bfloat16()
     with FakeTensorMode(allow_non_fake_inputs=True) as mode:
         call = torch.compile(model, backend=backend, dynamic=False)
-        contents = {name: mode.from_tensor(t) for name, t in _cast(arguments, torch.bfloat16).items()}
+        contents: Tensors = {name: mode.from_tensor(t) for name, t in _cast(arguments, torch.bfloat16).items()}
         _step(call, model, contents, case.training)
     report = backend.report(call)
     return {"model": case.model, "training": str(case.training)} | _of_report(report)
