@@ -13,18 +13,23 @@ from argus.mutate import unspecified
 from argus.mutate.mutation import SYNCHRONISATION
 
 
-def broken(author: Kernel, candidate: Kernel) -> str:
+def broken(author: Kernel, candidate: Kernel, *, same_text: bool = False) -> str:
     """Name the part of the author's contract that `candidate` changes; "" if it changes nothing.
 
     The contract is: the name, parameters, declared shapes, constants, preconditions and promises; which tensors are
     written, where those with a specification may be added; every tag, assertion and specification, in order and inside
     the same loops and branches. If an output has no specification, nothing says what its values should be. Then
     candidates may only order events, and mask accesses by their bounds.
+
+    `same_text`: no edit touched the text of a statement that states something. If every output has a specification, an
+    assertion may then mean something else, because it names what was wrong, and the loop around it may have another
+    range. It stays in as many loops and branches.
     """
     for field in ("name", "params", "sizes", "constexprs", "preconditions", "invariants", "covers", "target"):
         if getattr(author, field) != getattr(candidate, field):
             return field
-    if _statements(author) != _statements(candidate):
+    named = same_text and not unspecified(author)
+    if _statements(author, named) != _statements(candidate, named):
         return "tags, assertions and specifications"
     before, after = written(author), written(candidate)
     specified = {s.output for s in walk(author.body) if isinstance(s, Spec)}
@@ -36,8 +41,11 @@ def broken(author: Kernel, candidate: Kernel) -> str:
     return ""
 
 
-def _statements(kernel: Kernel) -> list[tuple[tuple[object, ...], Stmt]]:
-    return list(_inside(kernel.body, ()))
+def _statements(kernel: Kernel, named: bool) -> list[tuple[tuple[object, ...], object]]:
+    """Return what states something, each with what is around it. `named`: assertions may mean something else."""
+    found = list(_inside(kernel.body, ()))
+    return [(tuple(map(type, heads)), type(s)) if named and isinstance(s, AssertTags) else (heads, s)
+            for heads, s in found]  # fmt: skip
 
 
 def _inside(body: tuple[Stmt, ...], heads: tuple[object, ...]) -> Iterator[tuple[tuple[object, ...], Stmt]]:

@@ -164,9 +164,11 @@ def _calls(draft: Draft, scope: Scope, line: int, part: Call) -> Iterator[TextEd
             yield TextEdit(f"steps of `{extent}`", Sort.OPTION, line, (_inserted(draft, part.args[1], extent),))
     for keyword in part.keywords:
         yield TextEdit(f"without `{keyword.name}`", Sort.OPTION, line, (_without(draft, keyword),))
-    if name in ("sum", "max", "min") and not any(k.name == "axis" for k in part.keywords) and part.args:
+    if name in ("sum", "max", "min") and part.args:
+        given = [draft.place(k.value.span) for k in part.keywords if k.name == "axis"]
         for axis in (0, 1, 2):
-            yield TextEdit(f"along axis {axis}", Sort.OPTION, line, (_added(draft, part, f"axis={axis}"),))
+            change = (*given[0], str(axis)) if given else _added(draft, part, f"axis={axis}")
+            yield TextEdit(f"along axis {axis}", Sort.OPTION, line, (change,))
 
 
 def _checks(draft: Draft, scope: Scope, line: int, part: Call) -> Iterator[TextEdit]:

@@ -165,14 +165,36 @@ class Writer:
         if stores:
             return
         sizes = shape_of(self.draft, Name(name))
-        for index in islice(product(*(items_of(self.draft, size) for size in sizes)), _FORMS):
+        for index in islice(product(*(self._items(size) for size in sizes)), _FORMS):
             checks = [str(number) for number, (item, _) in enumerate(index) if ":" in item]
             at = tuple(item for item, _ in index)
-            vectors = [f"({i} < {s})" for i, s in zip(at, sizes, strict=True) if i in self.scope.places]
+            vectors = [f"({i} < {s})" for i, s in zip(at, sizes, strict=True)
+                       if i in self.scope.local and i not in self.scope.ids]  # fmt: skip
             masks = [mask for item, mask in index if mask and set(re.findall(r"\w+", mask)) <= {item, *sizes}]
             for mask in dict.fromkeys([*masks[:1], " & ".join(vectors)] if vectors and not checks else [""]):
                 tail = f", boundary_check=({', '.join(checks)},)" if checks else f", mask={mask}" if mask else ""
                 yield at, tail
+
+    def _items(self, size: str) -> list[tuple[str, str]]:
+        """Return the indices of a dimension of this size: first the places to which the grid's axis of that size leads,
+        then those of other tensors, each with the mask of its access."""
+        found: dict[tuple[str, str], None] = {}
+        for statement in computing(self.draft):
+            if isinstance(statement, Assign) and isinstance(statement.value, Call):
+                grid = self.draft.called(statement.value) == "grid"
+                for target, arg in zip(statement.targets, statement.value.args if grid else (), strict=False):
+                    if any(_is(e, size) for e in every(arg)):
+                        found |= dict.fromkeys((name, "") for name in self._leads(target.id, _is(arg, size)))
+        return list(found | dict.fromkeys(items_of(self.draft, size)))
+
+    def _leads(self, number: str, whole: bool) -> list[str]:
+        """Return the places that a program number leads to: itself if each program has one, or vectors from there on.
+        """
+        if whole:
+            return [number]
+        return [names[0] for s in computing(self.draft) for value, names in bindings(s) if len(names) == 1
+                and any(_is(e, number) for e in every(value))
+                and any(self.draft.called(e) == "arange" for e in every(value))]  # fmt: skip
 
     def _replaced(self, value: Expression, term: Term, line: int) -> Iterator[TextEdit]:
         inner = value

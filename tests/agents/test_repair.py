@@ -244,6 +244,21 @@ def test_cheats_break_the_contract(cheat: str) -> None:
     assert broken(kernel, CHEATS[cheat](kernel))
 
 
+@pytest.mark.parametrize("cheat", [c for c in CHEATS if c != "loops around assertions that do not run"])
+def test_cheats_break_the_contract_also_where_assertions_name_what_is_wrong(cheat: str) -> None:
+    kernel = explicit("gemm")
+    assert not broken(kernel, kernel, same_text=True)
+    assert broken(kernel, CHEATS[cheat](kernel), same_text=True)
+
+
+def test_an_assertion_may_mean_something_else_only_beside_a_specification() -> None:
+    """The loop of a product is repaired although an assertion is in it; the specification says what is right."""
+    kernel = explicit("gemm")
+    assert not broken(kernel, _empty_loops(kernel), same_text=True)
+    bare = _without(Spec)(kernel)
+    assert broken(bare, _empty_loops(bare), same_text=True) == "tags, assertions and specifications"
+
+
 def test_values_without_a_specification_are_not_invented() -> None:
     """Nothing says what an unspecified output should be: to read another element proves, and is no repair."""
     bare = read_kernel(SourceFile("k.ir", TRANSPOSE.replace("  spec out(n, m) = x[c1, c0]\n", "")))

@@ -51,6 +51,13 @@ MISTAKES = {
     "a name that stands for nothing": ("rmsnorm", "al.rsqrt(squares / N.to(al.float32) + eps)", "BLOCK"),
     "a stored value that nothing specifies": ("softmax", "weights / total", "scores"),
     "a condition that nothing specifies": ("depthwise", "inside = (1 <= h + r)", "inside = (2 <= h + r)"),
+    "an assertion names the wrong place": ("gemm", "pid_m * BLOCK_M, pid_n", "BLOCK_N * BLOCK_M, pid_n"),
+    "a sum over all axes": ("cumsum", "al.sum(tile, axis=1)", "al.sum(tile, axis=None)"),
+    "an output of vectors that nobody writes": (
+        "depthwise",
+        "    al.store(out[n, c, h, w], acc + al.load(bias[c]), mask=(h < H) & (w < W))\n",
+        "",
+    ),
     "a tensor that nobody loads": ("vector_add", "total = al.load(x[offs], mask=mask)", "total = BLOCK"),
 }
 
