@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -32,8 +32,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Prepare what all workers share; they get the options and the environment."""
+    """Prepare what all workers share: they inherit the environment, and are told the seed."""
     if hasattr(config, "workerinput"):
+        config.option.seed = config.workerinput["seed"]
         return
     if config.option.seed is None:
         config.option.seed = Random().getrandbits(31)
@@ -44,6 +45,12 @@ def pytest_configure(config: pytest.Config) -> None:
     # Each worker has a core: more threads and compiling processes of PyTorch would only wait for one another.
     for name in ("OMP_NUM_THREADS", "TORCHINDUCTOR_COMPILE_THREADS"):
         os.environ.setdefault(name, "1")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Tell a worker the seed."""
+    node.workerinput["seed"] = node.config.option.seed
 
 
 def pytest_report_header(config: pytest.Config) -> str:
@@ -84,7 +91,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def seed(pytestconfig: pytest.Config) -> int:
-    """Of everything that is drawn at random and may be drawn anew every time."""
+    """Return the seed of everything that may be drawn anew in every run."""
     return int(pytestconfig.getoption("seed"))
 
 

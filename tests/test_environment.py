@@ -51,3 +51,7 @@ def test_tests_that_take_long_are_there() -> None:
     for entry in LONG:
         path, name = entry.split("[")[0].split("::")
         assert f"\ndef {name}(" in (root / path).read_text(encoding="utf-8"), entry
+
+
+def test_workers_know_the_seed(seed: int, pytestconfig: pytest.Config) -> None:
+    assert seed == pytestconfig.option.seed
