@@ -246,9 +246,11 @@ _MATH = (
        "truncates, saturates, NaN gives 0; integers wrap; to bool: x != 0"),
     _f("narrow", "int N, class T", "void", "const float* from, T* to", "to[i] = cast<T>(from[i]) for i < N, by as many "
        "at a time as the target converts; T of 8 bits, or with waves of 64 lanes bf16"),
-    _f("integers", "int N, int MOST, class T", "void", "const unsigned* some, const unsigned* less, T* to",
-       "to[i] and to[i + 1] are the differences of the halves of some[i] and less[i], lower first, for even i < N, of "
-       "each half the bits of MOST, at most 255; T: bf16, f16; nullptr for `less` stands for zeros"),
+    _f("widen", "int N, class From, class To", "void", "const From* from, To* to",
+       "to[i] = cast<To>(from[i]) for i < N, by as many at a time as the target converts; From of 8 bits, To of 16"),
+    _f("fractions", "int MOST, class T", "void", "unsigned word, int place, T less, T* to",
+       "to[0] and to[1] are unit * n - less, rounded once, for the numbers n in the bits of MOST, at most 255, of "
+       "`word` from bit `place` on, and 16 bits further; T: bf16, whose unit is 1 / 64, or f16, 1 / 512"),
     _f("truths", "int N", "void", "bool* x", "x[i] = true where its byte, which may be any, is not 0; i < N"),
     _f("sortable", "class To, class From", "To", "From x",
        "an int in the order of floats: -0.0 is 0, NaN is greater than infinity; or the float that it was made of"),

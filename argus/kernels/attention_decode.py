@@ -199,11 +199,12 @@ def attention_decode_scaled(
     QUERIES: al.constexpr = 1,
     ROWS: al.constexpr = 16,
     SPAN: al.constexpr = 16,
+    INVARIANT: al.constexpr = False,
 ):
     """Attention as `decode` computes it, over keys and values of 8 bits, with a scale for each head."""
     decode(
         q, keys, values, key_scales, value_scales, table, lens, parts, levels, scale,
-        DTYPE, PAGE, PAGE, QUERIES, ROWS, SPAN, False,
+        DTYPE, PAGE, PAGE, QUERIES, ROWS, SPAN, INVARIANT,
     )  # fmt: skip
 
 

@@ -45,11 +45,12 @@ def attention_decode_rows(
     QUERIES: al.constexpr = 1,
     ROWS: al.constexpr = 16,
     SPAN: al.constexpr = 16,
+    INVARIANT: al.constexpr = False,
 ):
     """Attention as `decode` computes it, of absorbed latent heads: the values are the first E elements of the keys."""
     decode(
         q, keys, None, None, None, table, lens, parts, levels, scale,
-        DTYPE, PAGE, BLOCK, QUERIES, ROWS, SPAN, False,
+        DTYPE, PAGE, BLOCK, QUERIES, ROWS, SPAN, INVARIANT,
     )  # fmt: skip
 
 

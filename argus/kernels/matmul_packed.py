@@ -28,8 +28,10 @@ if TYPE_CHECKING:
 
 _HALVES = ("bfloat16", "float16")
 _FEW = 256  # tokens up to which products read packed weights
-_ENOUGH, _BLOCKS = 200, 512
-"""Number of blocks above which sums are not cut into parts, and the largest number of blocks that parts may make."""
+_ENOUGH = 200
+"""Number of blocks above which sums are not cut into parts."""
+_BLOCKS = {4: 512, 8: 132, 16: 132}
+"""The largest number of blocks that parts may make, by their warps: larger blocks have a multiprocessor each."""
 _MOST_TOKENS = 64  # of a tile
 _BUSY = 100  # blocks that keep the machine busy
 _TOGETHER = 8  # scales in 16 bytes
@@ -73,9 +75,10 @@ def matmul_int4(
     """Return `x @ w.T` in x's dtype, with `w[n, k] = (packed weight - zeros[n, k // group]) * scales[n, k // group]`.
 
     `x` `[..., K]` is bfloat16 or float16, as are `scales` `[N, ceil(K / group)]`; `packed` is what `pack_weights` makes
-    of weights `[N, K]` of 0 to 15; `zeros`, in the dtype and shape of `scales`, are whole, of 0 to 15, and by default
-    all 8. `group` is 32, 64, 128 or a multiple of 256, such as one of all K rounded up. Float32 arithmetic; no
-    gradient. Raises LaunchError.
+    of weights `[N, K]` of 0 to 15; `zeros`, in the dtype and shape of `scales`, are any numbers, by default all 8.
+    Differences of weights and zeros are rounded to x's dtype, which holds those of whole zeros from 0 to 15 exactly.
+    `group` is 32, 64, 128 or a multiple of 256, such as one of all K rounded up. Float32 arithmetic; no gradient.
+    Raises LaunchError.
     """
     return _matmul(x, packed, scales, zeros, 4, group)
 
@@ -83,7 +86,7 @@ def matmul_int4(
 def matmul_int8(
     x: torch.Tensor, packed: torch.Tensor, scales: torch.Tensor, zeros: torch.Tensor | None = None, *, group: int = 128
 ) -> torch.Tensor:
-    """Return the same product as `matmul_int4` for weights and zeros from 0 to 255. The default of all zeros is 128.
+    """Return the same product as `matmul_int4` for weights from 0 to 255. The default of all zeros is 128.
 
     `group` is 16, 32, 64 or a multiple of 128.
     """
@@ -108,8 +111,8 @@ def tile_of(target: str, tokens: int, rows: int, depth: int, bits: int, group: i
     unit = max(_TOGETHER * group, span(bits))  # the copy engine begins at whole vectors of scales
     units = -(-depth // unit)
     blocks = -(-rows // shape["ROWS"]) * -(-tokens // shape["TOKENS"])
-    enough = target == "cpu" or blocks > _ENOUGH or "SCHEDULE" in shape
-    wanted = 1 if enough else min(_MOST_PARTS, _BLOCKS // blocks, depth // _LEAST_DEPTH)
+    enough = target == "cpu" or blocks > _ENOUGH
+    wanted = 1 if enough else min(_MOST_PARTS, _BLOCKS[shape["num_warps"]] // blocks, depth // _LEAST_DEPTH)
     needed = -(-depth // (_MOST_SCALES * group))
     each = -(-units // max(1, wanted, needed)) * unit
     scales = -(-min(each, depth) // group)
@@ -127,7 +130,7 @@ def _tile(target: str, tokens: int, rows: int, groups: int, aligned: bool) -> di
         return shape
     shape["PRODUCERS"] = 4
     if width == _MOST_TOKENS:
-        return {**shape, "ROWS": 128, "STAGES": 3, "num_warps": 8}
+        return {**shape, "ROWS": 128, "STAGES": 3, "num_warps": 8, "SCHEDULE": "rows"}
     if rows >= _BUSY * 256 and groups <= _SCALES:
         return {**shape, "ROWS": 256, "STAGES": 3, "num_warps": 16, "SCHEDULE": "rows"}
     if rows >= _BUSY * 128:

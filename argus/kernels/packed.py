@@ -4,10 +4,10 @@ Weights are packed in words of 32 bits, 32 words for SPAN = 1024 / BITS consecut
 `packed[k // SPAN, n, word]`. So a tile is one run of memory, and a lane that loads a word has the weights that it
 multiplies: consecutive halves of its registers, `k % 8 // 2` being the lane's place among the four of a row.
 
-The product takes weights less their zeros, which 16-bit floats hold exactly; the sum of a group is scaled in float32.
-Scales and zeros of all of a tile's groups, at most SCALES, are loaded before the loop: one load for each group would
-keep the loop waiting. Rows of weights are the rows of the product, tokens its columns: a tile of few tokens wastes
-nothing.
+The product takes weights less their zeros, in units (`unit`) that one instruction makes of two packed weights; the sum
+of a group is scaled in float32. Scales and zeros of all of a tile's groups, at most SCALES, are loaded before the loop:
+one load for each group would keep the loop waiting. Rows of weights are the rows of the product, tokens its columns: a
+tile of few tokens wastes nothing.
 """
 
 from __future__ import annotations
@@ -39,41 +39,47 @@ def weight_at(packed, n, k, BITS):
 
 
 @argus.func
-def zero_at(zeros, g, n, BITS):
-    """Return the integer that represents 0 in group g of row n."""
-    return zeros[n, g].to(al.int32) & (2**BITS - 1)
-
-
-@argus.func
 def value_at(packed, scales, zeros, n, k, BITS, GROUP):
     """Return the value that weight k of row n represents."""
-    less = zero_at(zeros, k // GROUP, n, BITS).to(al.float32) if zeros is not None else 2.0 ** (BITS - 1)
+    less = zeros[n, k // GROUP] if zeros is not None else 2.0 ** (BITS - 1)
     return (weight_at(packed, n, k, BITS).to(al.float32) - less) * scales[n, k // GROUP]
 
 
 @argus.func
-def unpacked(words, zero, BITS, DTYPE):
-    """Return the weights in `words` `[rows, words]` minus their row's `zero`."""
+def unit(DTYPE):
+    """Return what a weight of one is worth: the least that keeps conversions to one instruction for two weights."""
+    return 2.0**-6 if DTYPE is al.bfloat16 else 2.0**-9
+
+
+@argus.func
+def unpacked(words, less, BITS, DTYPE):
+    """Return the weights in `words` `[rows, words]` minus their row's zero, in units; `less` is the zero in units."""
     ROWS, PER = words.shape[0], 32 // BITS
     each = al.reshape(words, (ROWS, words.shape[1] // 4, 1, 4, 1))
     place = al.arange(PER // 2)[:, None, None] * BITS + al.arange(2) * 16
     # This is a single statement, so that one instruction converts two weights.
-    if zero is None:
-        w = (((each >> place) & (2**BITS - 1)) - 2 ** (BITS - 1)).to(DTYPE)
+    if less is None:
+        w = ((each >> place) & (2**BITS - 1)).to(DTYPE) * unit(DTYPE) - 2.0 ** (BITS - 1) * unit(DTYPE)
     else:
-        zero = zero[:, None, None, None, None]
-        w = (((each >> place) & (2**BITS - 1)) - (zero.to(al.int32) & (2**BITS - 1))).to(DTYPE)
+        w = ((each >> place) & (2**BITS - 1)).to(DTYPE) * unit(DTYPE) - less[:, None, None, None, None]
     return al.reshape(w, (ROWS, words.shape[1] * PER))
 
 
 @argus.func
-def product_of_part(pt, zero, xt, word, WIDE, BITS, DTYPE):
-    """Return the products of the weights in WIDE words of each row, from `word` on, with their tokens."""
-    words = al.load(pt[:, word : word + WIDE])
-    w = unpacked(words, zero, BITS, DTYPE)
+def product_of_part(pt, zero, xt, part, EACH, BITS, DTYPE):
+    """Return the products of part `part` of the weights of each row, EACH of them, with their tokens."""
+    WIDE = EACH * BITS // 32
+    words = al.load(pt[:, part * WIDE : (part + 1) * WIDE])
+    w = unpacked(words, None if zero is None else zero * unit(DTYPE), BITS, DTYPE)
     sums = al.zeros((pt.shape[0], xt.shape[0]), al.float32)
     sums = al.mma(w, xt, sums)
     return sums
+
+
+@argus.func
+def column(tile, group):
+    """Return a column of a staged tile, if there is one."""
+    return None if tile is None else al.load(tile[:, group])
 
 
 @argus.kernel(num_warps=4)
@@ -102,8 +108,7 @@ def product_of_packed(
     """
     M, K, N, B, G = x.shape[0], x.shape[1], packed.shape[1], packed.shape[0], scales.shape[1]
     SPAN = 32 // BITS * WORDS
-    EACH = min(GROUP, 128, SPAN)
-    WIDE, TOGETHER = EACH * BITS // 32, 2 if PRODUCERS and SPAN // EACH % 2 == 0 else 1
+    EACH, SHARE = min(GROUP, 128, SPAN // 2), SPAN // GROUP if GROUP < SPAN else 1
     al.requires((B * SPAN >= K) & (G * GROUP >= K) & (K < 2**30))
     assert SPAN % GROUP == 0 or GROUP % SPAN == 0, "groups are parts of spans, or whole spans"
     assert SCALES * GROUP % SPAN == 0 and DEPTH % SPAN == 0, "parts are whole spans"
@@ -129,30 +134,31 @@ def product_of_packed(
         first, last = 0, K
     n0, m0 = i * ROWS, j * TOKENS
     acc = al.zeros((ROWS, TOKENS), al.float32)
-    g0 = first // GROUP
+    b0, g0 = first // SPAN, first // GROUP
     st = al.stage(scales[n0 : n0 + ROWS, g0 : g0 + SCALES], boundary_check=(0, 1))
     if zeros is not None:
         zt = al.stage(zeros[n0 : n0 + ROWS, g0 : g0 + SCALES], boundary_check=(0, 1))
-    for k0 in al.pipelined(first, last, SPAN, stages=STAGES, producer_warps=PRODUCERS):
-        pt = al.stage(packed[k0 // SPAN, n0 : n0 + ROWS, 0:WORDS], boundary_check=(0,))
-        # A product of one part runs beside the unpacking of the next one, where products are asynchronous.
-        for turn in al.static_range(SPAN // EACH // TOGETHER):
-            part = turn * TOGETHER
-            begin, next = k0 + part * EACH, k0 + (part + 1) * EACH
-            xt = al.stage(x[m0 : m0 + TOKENS, begin : begin + EACH], boundary_check=(0, 1))
-            zero = None if zeros is None else al.load(zt[:, begin // GROUP - g0])
-            sums = product_of_part(pt, zero, xt, part * WIDE, WIDE, BITS, DTYPE)
-            if TOGETHER > 1:
-                xu = al.stage(x[m0 : m0 + TOKENS, next : next + EACH], boundary_check=(0, 1))
-                zero = None if zeros is None else al.load(zt[:, next // GROUP - g0])
-                more = product_of_part(pt, zero, xu, (part + 1) * WIDE, WIDE, BITS, DTYPE)
-            acc += sums * al.load(st[:, begin // GROUP - g0]).to(al.float32)[:, None]
-            if TOGETHER > 1:
-                acc += more * al.load(st[:, next // GROUP - g0]).to(al.float32)[:, None]
-    if DEPTH:
-        al.store(al.trans(out[s, m0 : m0 + TOKENS, n0 : n0 + ROWS]), acc.to(OUT), boundary_check=(0, 1))
     else:
-        al.store(al.trans(out[m0 : m0 + TOKENS, n0 : n0 + ROWS]), acc.to(OUT), boundary_check=(0, 1))
+        zt = None
+    for b in al.pipelined(b0, al.cdiv(last, SPAN), 1, stages=STAGES, producer_warps=PRODUCERS):
+        pt = al.stage(packed[b, n0 : n0 + ROWS, 0:WORDS], boundary_check=(0,))
+        # A product of one part runs beside the unpacking of the next one, where products are asynchronous.
+        for turn in al.static_range(SPAN // EACH // 2):
+            part = 2 * turn
+            k0, k1 = b * SPAN + part * EACH, b * SPAN + (part + 1) * EACH
+            xt = al.stage(x[m0 : m0 + TOKENS, k0 : k0 + EACH], boundary_check=(0, 1))
+            xu = al.stage(x[m0 : m0 + TOKENS, k1 : k1 + EACH], boundary_check=(0, 1))
+            g = (b - b0) * SHARE + part * EACH // GROUP if GROUP < SPAN else b * SPAN // GROUP - g0
+            h = (b - b0) * SHARE + (part + 1) * EACH // GROUP if GROUP < SPAN else g
+            sums = product_of_part(pt, column(zt, g), xt, part, EACH, BITS, DTYPE)
+            more = product_of_part(pt, column(zt, h), xu, part + 1, EACH, BITS, DTYPE)
+            acc += sums * al.load(st[:, g]).to(al.float32)[:, None]
+            acc += more * al.load(st[:, h]).to(al.float32)[:, None]
+    result = (acc * (1.0 / unit(DTYPE))).to(OUT)
+    if DEPTH:
+        al.store(al.trans(out[s, m0 : m0 + TOKENS, n0 : n0 + ROWS]), result, boundary_check=(0, 1))
+    else:
+        al.store(al.trans(out[m0 : m0 + TOKENS, n0 : n0 + ROWS]), result, boundary_check=(0, 1))
 
 
 @argus.kernel(num_warps=4)
@@ -180,5 +186,5 @@ def unpacked_weights(
     if zeros is None:
         less = 2.0 ** (BITS - 1)
     else:
-        less = (al.load(zeros[rows, k // GROUP], mask=live).to(al.int32) & (2**BITS - 1)).to(al.float32)
+        less = al.load(zeros[rows, k // GROUP], mask=live).to(al.float32)
     al.store(out[rows, k], ((w - less) * scale).to(DTYPE), mask=live)

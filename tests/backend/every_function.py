@@ -316,6 +316,17 @@ def casts() -> str:
         ]
         parameters = f"const float* ARGUS_RESTRICT a, {TYPES[name]}* ARGUS_RESTRICT b"
         kernels.append(kernel(f"narrow_{name}", parameters, body))
+    for name in (*EIGHT_BITS, "int8"):
+        for wide in ("bfloat16", "float16"):
+            body = [
+                f"alignas(16) {TYPES[name]} x[8];",
+                f"alignas(16) {TYPES[wide]} y[8];",
+                "argus::load_global<8>(a, t * 8, x);",
+                "argus::widen<8>(x, y);",
+                "argus::store_global<8>(b, t * 8, y);",
+            ]
+            parameters = f"const {TYPES[name]}* ARGUS_RESTRICT a, {TYPES[wide]}* ARGUS_RESTRICT b"
+            kernels.append(kernel(f"widen_{name}_{wide}", parameters, body))
     for name in ("bfloat16", "float16"):
         for most in (15, 255):
             body = [
@@ -323,13 +334,15 @@ def casts() -> str:
                 "alignas(16) unsigned words[8];",
                 "argus::load_global<4>(a, t * 8, &words[0]);",
                 "argus::load_global<4>(a, t * 8 + 4, &words[4]);",
-                f"argus::integers<8, {most}>(words, nullptr, x);",
-                "argus::store_global<8>(b, t * 16, x);",
-                f"argus::integers<8, {most}>(words, words, x);",
-                "argus::store_global<8>(b, t * 16 + 8, x);",
+                f"const {TYPES[name]} less = argus::cast<{TYPES[name]}>(static_cast<int>(words[4]));",
+                *(
+                    f"argus::fractions<{most}>(words[{i}], {place}, less, &x[{2 * i}]);"
+                    for i, place in enumerate((0, 4, 8, 7))
+                ),
+                "argus::store_global<8>(b, t * 8, x);",
             ]
             parameters = f"const unsigned* ARGUS_RESTRICT a, {TYPES[name]}* ARGUS_RESTRICT b"
-            kernels.append(kernel(f"integers_{name}_{most}", parameters, body))
+            kernels.append(kernel(f"fractions_{name}_{most}", parameters, body))
     body = ["bool x[4];", "argus::load_global<4>(a, t * 4, x);", "argus::truths<4>(x);"]
     body += ["argus::store_global<4>(b, t * 4, x);"]
     kernels.append(kernel("truths", "const bool* ARGUS_RESTRICT a, bool* ARGUS_RESTRICT b", body))

@@ -81,25 +81,45 @@ def test_several_from_float(name: str) -> None:
     np.testing.assert_array_equal(got[~nan], narrowed(values[~nan], name))
 
 
-@pytest.mark.parametrize("most", [15, 127, 255])
-@pytest.mark.parametrize("name", ["bfloat16", "float16"])
-def test_differences_of_small_integers(name: str, most: int) -> None:
-    """Every pair of numbers, two pairs at a time; bits beyond the numbers do not count."""
-    some, less = (n.reshape(-1) for n in np.meshgrid(*(np.arange(most + 1, dtype=np.uint32),) * 2))
-    count = some.size // 2
-    words = [n[0::2] | n[1::2] << 16 | (0xFF00FF00 if most == 255 else 0x80008000) for n in (some, less)]
-    cpp = TYPES[name]
+@pytest.mark.parametrize("to", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", ["float8_e4m3fn", "float8_e5m2", "int8"])
+def test_eight_bits_to_sixteen_for_every_pattern(name: str, to: str) -> None:
+    """Four neighbours at a time, each pattern in each place of a word."""
+    codes = np.concatenate([np.roll(np.arange(256, dtype=np.uint8), shift) for shift in range(4)])
     body = f"""
-    for (int i = t; i < {count}; i += 256) {{
-        unsigned some[2] = {{p0[i], 0}}, less[2] = {{p1[i], 0}};
+    alignas(4) {TYPES[name]} from[4];
+    alignas(8) {TYPES[to]} wide[4];
+    for (int i = 0; i < 4; ++i) from[i] = p0[4 * t + i];
+    argus::widen<4>(from, wide);
+    for (int i = 0; i < 4; ++i) p1[4 * t + i] = wide[i];"""
+    given = [codes.view(np.int8) if name == "int8" else codes, np.zeros(1024, BITS[to])]
+    got = run(body, [f"const {TYPES[name]}", TYPES[to]], given, threads=256)[1]
+    exact = codes.view(np.int8).astype(np.float32) if name == "int8" else widened(codes, name)
+    np.testing.assert_array_equal(widened(got, to), exact)
+
+
+@pytest.mark.parametrize("place", [0, 3, 4, 7, 8])
+@pytest.mark.parametrize("most", [15, 255])
+@pytest.mark.parametrize("name", ["bfloat16", "float16"])
+def test_fractions_of_packed_integers(name: str, most: int, place: int) -> None:
+    """Every pair of numbers, less every integer and some that are none; other bits of the word do not count."""
+    first, less = (n.reshape(-1) for n in np.meshgrid(np.arange(most + 1, dtype=np.uint32), np.arange(-9.5, 300, 0.5)))
+    second, unit = first[::-1], 2.0**-6 if name == "bfloat16" else 2.0**-9
+    others = ~np.uint32((most << place) * 65537 & 0xFFFFFFFF) & np.uint32(0x9E3779B9)
+    words, cpp = (first | second << 16) << place | others, TYPES[name]
+    body = f"""
+    for (int i = t; i < {first.size}; i += 256) {{
         alignas(16) {cpp} both[2];
-        argus::integers<2, {most}>(some, less, both);
+        argus::fractions<{most}>(p0[i], {place}, argus::cast<{cpp}>(p1[i]), both);
         p2[2 * i] = both[0];
         p2[2 * i + 1] = both[1];
     }}"""
-    given = [*words, np.zeros(some.size, BITS[name])]
-    got = run(body, ["const unsigned", "const unsigned", cpp], given, threads=256)[2]
-    np.testing.assert_array_equal(widened(got, name), some.astype(np.float32) - less.astype(np.float32))
+    given = [words, (less * unit).astype(np.float32), np.zeros(2 * first.size, BITS[name])]
+    got = run(body, ["const unsigned", "const float", cpp], given, threads=256)[2]
+    rounded = torch.tensor(less * unit).to(getattr(torch, name)).double()
+    for half, numbers in enumerate((first, second)):
+        exact = (torch.tensor(numbers.astype(np.float64)) * unit - rounded).to(getattr(torch, name))
+        np.testing.assert_array_equal(widened(got[half::2], name), exact.float().numpy())
 
 
 @pytest.mark.parametrize("name", list(BITS))

@@ -66,12 +66,13 @@ template <int N, class T> void narrow(const float* from, T* to) {
     for (int i = 0; i < N; ++i) to[i] = cast<T>(from[i]);
 }
 template <int N, class T> void narrow_numbers(const float* from, T* to) { narrow<N>(from, to); }
-template <int N, int MOST, class T> void integers(const unsigned* some, const unsigned* less, T* to) {
-    for (int i = 0; i < N; ++i) {
-        const int pair = i - i % 2, shift = i % 2 * 16;
-        const unsigned first = some[pair] >> shift & MOST, second = less ? less[pair] >> shift & MOST : 0u;
-        to[i] = cast<T>(static_cast<int>(first) - static_cast<int>(second));
-    }
+template <int N, class From, class To> void widen(const From* from, To* to) {
+    for (int i = 0; i < N; ++i) to[i] = cast<To>(from[i]);
+}
+template <int MOST, class T> void fractions(unsigned word, int place, T less, T* to) {
+    constexpr float unit = detail::same<T, f16> ? 1.0f / 512 : 1.0f / 64;
+    for (int i = 0; i < 2; ++i)
+        to[i] = cast<T>(static_cast<float>(word >> (place + i * 16) & MOST) * unit - cast<float>(less));
 }
 inline int place(int own, int same) { return own + same; }
 template <int N> float maximum_of(float x, const float* values) {

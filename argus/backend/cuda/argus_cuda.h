@@ -216,35 +216,76 @@ template <int N, class T> ARGUS_FN void narrow(const float* from, T* to) {
 }
 
 namespace target {
-// The bits of `mask` in `x`, and `ones`, which must be a register for this to be one instruction.
-ARGUS_FN unsigned masked(unsigned x, unsigned mask, unsigned ones) {
-    unsigned result;
-    asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(result) : "r"(x), "r"(mask), "r"(ones));
-    return result;
+// The halves `word` as 16-bit floats of the other format or the same.
+template <class T> ARGUS_FN unsigned from_f16x2(unsigned halves) {
+    if constexpr (detail::same<T, f16>) return halves;
+    float first, second;
+    unsigned both;
+    asm("{.reg .b16 l, h; mov.b32 {l, h}, %2; cvt.f32.f16 %0, l; cvt.f32.f16 %1, h;}"
+        : "=f"(first), "=f"(second) : "r"(halves));
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(second), "f"(first));
+    return both;
+}
+// Two bytes of `word`, plus 128, as floats: the last bits of an f16 from 1024 on, or as many times the least bf16.
+template <class T> ARGUS_FN unsigned from_bytes(unsigned word, bool upper) {
+    unsigned both;
+    if constexpr (detail::same<T, f16>) {
+        const unsigned bits = __byte_perm(word, 0x64646464u, upper ? 0x4342 : 0x4140);
+        asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(both) : "r"(bits), "r"(0x64806480u));
+    } else {
+        const unsigned bits = __byte_perm(word, 0u, upper ? 0x4342 : 0x4140);
+        asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(both) : "r"(bits), "r"(0x7f007f00u), "r"(0xc000c000u));
+        asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(both) : "r"(both), "r"(0x42804280u), "r"(0x80008000u));
+    }
+    return both;
 }
 }  // namespace target
 
-// Integers below 2^7 (2^10) are the last bits of a bf16 from 2^7 on (an f16 from 2^10 on): two numbers an instruction.
-// Others are the last bits of a float from 2^23 on.
-template <int N, int MOST, class T> ARGUS_FN void integers(const unsigned* some, const unsigned* less, T* to) {
-    constexpr unsigned mask = MOST | MOST << 16;
+template <int N, class From, class To> ARGUS_FN void widen(const From* from, To* to) {
+    constexpr bool bytes = detail::same<From, i8>;
+#if __CUDA_ARCH__ >= 890
+    constexpr bool floats = detail::same<From, e4m3fn> || detail::same<From, e5m2>;
+#else
+    constexpr bool floats = false;
+#endif
+    if constexpr ((bytes || floats) && N % 4 == 0) {
 #pragma unroll
-    for (int i = 0; i < N; i += 2) {
-        const unsigned first = some[i], second = less ? less[i] : 0u;
-        unsigned& both = target::at<2>(to + i);
-        if constexpr (detail::same<T, f16>) {
-            asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(both)
-                : "r"(target::masked(first, mask, 0x64006400u)), "r"(second & mask | 0x64006400u));
-        } else if constexpr (MOST < 128) {
-            asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(both)
-                : "r"(target::masked(first, mask, 0x43004300u)), "r"(0x3f803f80u), "r"(second & mask | 0xc300c300u));
-        } else {
-            constexpr unsigned origin = 0x4b000000u, low = MOST, high = MOST << 16;
-            const float a = target::float_of(first & low | origin) - target::float_of(second & low | origin);
-            const float b = target::float_of((first & high) >> 16 | origin) -
-                            target::float_of((second & high) >> 16 | origin);
-            asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(b), "f"(a));
+        for (int i = 0; i < N; i += 4) {
+            const unsigned word = target::at<4>(from + i);
+            unsigned &low = target::at<2>(to + i), &high = target::at<2>(to + i + 2);
+            if constexpr (bytes) {
+                low = target::from_bytes<To>(word ^ 0x80808080u, false);
+                high = target::from_bytes<To>(word ^ 0x80808080u, true);
+            } else {
+                unsigned first, second;
+                if constexpr (detail::same<From, e5m2>)
+                    asm("{.reg .b16 l, h; mov.b32 {l, h}, %2; cvt.rn.f16x2.e5m2x2 %0, l; cvt.rn.f16x2.e5m2x2 %1, h;}"
+                        : "=r"(first), "=r"(second) : "r"(word));
+                else
+                    asm("{.reg .b16 l, h; mov.b32 {l, h}, %2; cvt.rn.f16x2.e4m3x2 %0, l; cvt.rn.f16x2.e4m3x2 %1, h;}"
+                        : "=r"(first), "=r"(second) : "r"(word));
+                low = target::from_f16x2<To>(first);
+                high = target::from_f16x2<To>(second);
+            }
         }
+    } else {
+#pragma unroll
+        for (int i = 0; i < N; ++i) to[i] = cast<To>(from[i]);
+    }
+}
+
+// The bits of a number below 256 are, in either format, as many times the least subnormal number. So a product with a
+// power of 2 makes two numbers of the bits where they stand, if they begin in the lower byte of each half.
+template <int MOST, class T> ARGUS_FN void fractions(unsigned word, int place, T less, T* to) {
+    const int left = (MOST << place % 8) < 256 ? place % 8 : 0;
+    const unsigned bits = word >> (place - left) & (unsigned(MOST) << left) * 65537u;
+    const unsigned minus = *reinterpret_cast<const unsigned short*>(&less) * 65537u ^ 0x80008000u;
+    if constexpr (detail::same<T, f16>) {
+        asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(target::at<2>(to))
+            : "r"(bits), "r"(unsigned(30 - left) * 0x04000400u), "r"(minus));
+    } else {
+        asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(target::at<2>(to))
+            : "r"(bits), "r"(unsigned(254 - left) * 0x00800080u), "r"(minus));
     }
 }
 

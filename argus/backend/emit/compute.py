@@ -12,7 +12,7 @@ from argus.backend.emit.address import global_address
 from argus.backend.emit.asynchronous import emit_bulk_reduce
 from argus.backend.emit.copied import domain_of, holders, reads
 from argus.backend.emit.expression import Printer, literal, reduction
-from argus.backend.emit.integers import emit_integers, integers
+from argus.backend.emit.fractions import emit_fractions, fractions
 from argus.backend.emit.problem import problem
 from argus.backend.emit.registers import Ints, counters, evaluate, fit, register_layout
 from argus.backend.emit.scope import Domain, Writer
@@ -20,7 +20,7 @@ from argus.ir.expr import OPERATORS, REDUCTIONS, Const, Coord, Elem, Expr, Op, T
 from argus.ir.instruction import REDUCES
 from argus.ir.nan import promised
 from argus.ir.nodes import Accumulate, Fragment, Map, Tensor
-from argus.ir.types import bfloat16, float32
+from argus.ir.types import bfloat16, float16, float32
 from argus.layout import FragmentLayout, Mode
 
 
@@ -33,8 +33,11 @@ def emit_map(stmt: Map, writer: Writer) -> None:
     if (wide := _narrowed(stmt, writer)) is not None:
         _narrow(stmt, wide, domain, writer)
         return
-    if (small := integers(stmt, writer)) is not None:
-        emit_integers(stmt, small, writer)
+    if (source := _widened(stmt, writer)) is not None:
+        writer.line(f"argus::widen<{domain.layout.num_values}>({writer.names[source]}, {writer.names[stmt.dst.obj]});")
+        return
+    if (small := fractions(stmt, writer)) is not None:
+        emit_fractions(stmt, small, writer)
         return
     if writer.waves and (terms := _of_sums(stmt, writer)) is not None:
         _function_of_sums(stmt, terms, domain, writer)
@@ -56,6 +59,18 @@ def _narrowed(stmt: Map, writer: Writer) -> Expr | None:
         ):
             whole = stmt.dst.index == coords(len(stmt.shape)) and tile is not None and stmt.layout == tile.layout
             return wide if whole and stmt.dst.obj not in {e.obj for e in reads(wide)} else None
+        case _:
+            return None
+
+
+def _widened(stmt: Map, writer: Writer) -> str | None:
+    """Return the tile of 8 bits that a statement converts to floats of 16 bits, register by register, or None."""
+    match stmt.value:
+        case Op(op="cast", args=(Elem(obj=name, index=index),), dtype=dtype) if dtype in (bfloat16, float16):
+            tiles = writer.fragment(name), writer.fragment(stmt.dst.obj)
+            whole = index == stmt.dst.index == coords(len(stmt.shape))
+            alike = all(tile is not None and tile.layout == stmt.layout for tile in tiles)
+            return name if whole and alike and tiles[0] is not None and tiles[0].dtype.bits == 8 else None
         case _:
             return None
 

@@ -148,13 +148,14 @@ template <bool NAN, int N, class T> ARGUS_FN void narrow(const float* from, T* t
 template <int N, class T> ARGUS_FN void narrow(const float* from, T* to) { target::narrow<true, N>(from, to); }
 template <int N, class T> ARGUS_FN void narrow_numbers(const float* from, T* to) { target::narrow<false, N>(from, to); }
 
-template <int N, int MOST, class T> ARGUS_FN void integers(const unsigned* some, const unsigned* less, T* to) {
+template <int N, class From, class To> ARGUS_FN void widen(const From* from, To* to) {
 #pragma unroll
-    for (int i = 0; i < N; ++i) {
-        const int shift = i % 2 * 16;
-        const unsigned first = some[i - i % 2] >> shift & MOST, second = less ? less[i - i % 2] >> shift & MOST : 0u;
-        to[i] = cast<T>(static_cast<int>(first) - static_cast<int>(second));
-    }
+    for (int i = 0; i < N; ++i) to[i] = cast<To>(from[i]);
+}
+template <int MOST, class T> ARGUS_FN void fractions(unsigned word, int place, T less, T* to) {
+    constexpr float unit = detail::same<T, f16> ? 1.0f / 512 : 1.0f / 64;
+    for (int i = 0; i < 2; ++i)
+        to[i] = cast<T>(static_cast<float>(word >> (place + i * 16) & MOST) * unit - cast<float>(less));
 }
 
 // `med3` with an infinity is the larger (smaller) number, of any bits; what is no number is looked for apart.

@@ -160,7 +160,7 @@ class _Comparison:
                 same = same and bool(one.is_equal(two))
                 if extent in self._batch:
                     row = self._only(isl.Map.from_range(self.common), self.extents.index(extent)).range()
-                    same = same and bool(row.is_subset(one))
+                    same = same and bool(row.intersect_params(self.alike).is_subset(one))
             if same:
                 both = f"[{identifier(name)}, {identifier(name)}{_OTHER}] -> "
                 self.alike = self.alike.intersect(
@@ -190,33 +190,38 @@ class _Comparison:
     # ------------------------------------------------------------------ what a row needs
 
     def _need(self, site: Site, rows: Relation) -> bool:
-        """Add rows for which instances of a site are needed; return True if any is new.
-
-        More rows than really needed may be added. Then the proof has to show more, and is still valid.
-        """
+        """Add rows for which instances of a site are needed; return True if any is new."""
         known = self.rows.get(site.index)
         if known is not None and rows.is_subset(known):
             return False
+        self.rows[site.index] = (rows if known is None else known.union(rows)).coalesce()
+        return True
+
+    def _widen(self, site: Site) -> None:
+        """Count that the set of a site has grown. A set that keeps growing is extended to all iterations.
+
+        More rows than really needed may be added. Then the proof has to show more, and is still valid.
+        """
         self._grown[site.index] = self._grown.get(site.index, 0) + 1
         if self._grown[site.index] > _ROUNDS:
             raise _Differs("an iteration mixes rows, and which ones could not be followed")
-        found = rows if known is None else known.union(rows)
         if self._grown[site.index] >= _WIDENED:
-            found = found.eliminate(isl.dim_type.in_, 0, len(site.loops))
-            found = self._plain(found.intersect_domain(self.model.domain(site)[0]))
-        self.rows[site.index] = found.coalesce()
-        return True
+            found = self.rows[site.index].eliminate(isl.dim_type.in_, 0, len(site.loops))
+            self.rows[site.index] = self._plain(found.intersect_domain(self.model.domain(site)[0])).coalesce()
 
     def _follow(self, begin: list[Site]) -> None:
-        """Find all instances that rows need, from the stores backwards."""
-        todo = list(begin)
+        """Find all instances that rows need, from the stores backwards. The last site comes first, so that a site is
+        followed when most of what reads it is known."""
+        todo = {site.index for site in begin}
         while todo:
-            site = todo.pop()
+            site = self.model.sites[max(todo)]
+            todo.remove(site.index)
+            self._widen(site)
             needed = self.rows[site.index]
             for number in self._operands(site):
                 for source, along in self._sources(site, number):
                     if self._need(source, along.reverse().apply_range(needed)):
-                        todo.append(source)
+                        todo.add(source.index)
 
     def _operands(self, site: Site) -> list[int]:
         """Return the reads of a site. The target of an accumulation is not one: it counts where the sum is read."""
