@@ -136,10 +136,7 @@ def product_of_packed(
     acc = al.zeros((ROWS, TOKENS), al.float32)
     b0, g0 = first // SPAN, first // GROUP
     st = al.stage(scales[n0 : n0 + ROWS, g0 : g0 + SCALES], boundary_check=(0, 1))
-    if zeros is not None:
-        zt = al.stage(zeros[n0 : n0 + ROWS, g0 : g0 + SCALES], boundary_check=(0, 1))
-    else:
-        zt = None
+    zt = None if zeros is None else al.stage(zeros[n0 : n0 + ROWS, g0 : g0 + SCALES], boundary_check=(0, 1))
     for b in al.pipelined(b0, al.cdiv(last, SPAN), 1, stages=STAGES, producer_warps=PRODUCERS):
         pt = al.stage(packed[b, n0 : n0 + ROWS, 0:WORDS], boundary_check=(0,))
         # A product of one part runs beside the unpacking of the next one, where products are asynchronous.
@@ -183,8 +180,5 @@ def unpacked_weights(
     words = al.load(packed[b, rows, word_of(k - b * SPAN, BITS)], mask=live)
     scale = al.load(scales[rows, k // GROUP], mask=live).to(al.float32)
     w = ((words >> place_of(k - b * SPAN, BITS)) & (2**BITS - 1)).to(al.float32)
-    if zeros is None:
-        less = 2.0 ** (BITS - 1)
-    else:
-        less = al.load(zeros[rows, k // GROUP], mask=live).to(al.float32)
+    less = 2.0 ** (BITS - 1) if zeros is None else al.load(zeros[rows, k // GROUP], mask=live).to(al.float32)
     al.store(out[rows, k], ((w - less) * scale).to(DTYPE), mask=live)

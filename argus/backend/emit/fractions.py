@@ -4,7 +4,7 @@
 
 Converting an integer takes a slow instruction for each number. The bits of a number below 256, read as a 16-bit float,
 are that number times the least subnormal number. One fused multiplication and addition of two halves therefore makes
-two numbers of a word, 16 bits apart. The largest power of 2 of the format leaves a unit of 1 / 64 (bfloat16) or 1 / 512.
+two numbers of a word, 16 bits apart. The largest power of 2 of a format leaves a unit of 1 / 64 (bfloat16) or 1 / 512.
 """
 
 from __future__ import annotations
