@@ -45,8 +45,7 @@ def call_library(gm: torch.fx.GraphModule) -> None:
         for node in list(part.graph.nodes):
             if node.op == "call_function" and node.target is torch.nn.functional.scaled_dot_product_attention:
                 _replace(part, node)
-        part.graph.eliminate_dead_code()
-        part.recompile()
+        part.recompile()  # Nodes without users stay: in this graph, some of them write their arguments.
 
 
 def _replace(gm: torch.fx.GraphModule, node: Any) -> None:
