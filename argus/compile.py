@@ -155,6 +155,11 @@ def release(explicit: ExplicitKernel, report: Report, accept: Sequence[str], lim
     return _timed("release", lambda: released(explicit, report, accept, limit_s))
 
 
+def emitted(explicit: ExplicitKernel) -> str:
+    """Return the text that the target's compiler would get. Raises `ArgusError` if there is none."""
+    return _timed("emit", lambda: emit(explicit))
+
+
 def build(explicit: ExplicitKernel, report: Report, *, machine_code: bool = True) -> Artifact:
     """Build a verified kernel.
 
@@ -210,7 +215,7 @@ def _building(beside: ThreadPoolExecutor, explicit: ExplicitKernel, compiler: Co
     processor time.
     """
     try:
-        text = _timed("emit", lambda: emit(explicit))
+        text = emitted(explicit)
     except ArgusError as error:  # raised after the findings of the proof, which are more important
         failed: Future[Artifact] = Future()
         failed.set_exception(error)

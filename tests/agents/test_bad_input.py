@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from argus.agents.optimize import Folder, Limits, Problem, Run, State, Trial, pr
 from argus.agents.optimize import folder as folders
 from argus.agents.optimize import run as running
 from argus.agents.optimize.service import Answer, Worker
+from argus.agents.optimize.timer import Timer
 from argus.diagnostic import ArgusError
 from argus.source import SourceFile
 
@@ -51,7 +53,7 @@ def test_a_full_disk_has_one_message_and_keeps_the_state(
             run._note(candidate(), "text")
     (found,) = raised.value.diagnostics
     assert "No space left on device" in found.message and "give the same command again" in str(found.help)
-    kept = Folder(tmp_path).load(problem.digest)
+    kept = Folder(tmp_path).load(problem.digest, "cpu")
     assert kept is not None and len(kept.trials) == 1
     (tmp_path / "log.txt").unlink()
     (tmp_path / "log.txt").mkdir()
@@ -72,7 +74,7 @@ def test_an_interruption_at_any_point_of_a_step_loses_no_step_before(
         context.setattr(Folder, point, stop)
         with pytest.raises(KeyboardInterrupt):
             run._note(candidate(), "text")
-    kept = Folder(tmp_path).load(problem.digest)
+    kept = Folder(tmp_path).load(problem.digest, "cpu")
     assert kept is not None and len(kept.trials) == (2 if point == "log" else 1)
     assert all(Folder(tmp_path).text(trial.number) for trial in kept.trials)
     with Folder(tmp_path).locked():  # an interrupted run holds no lock
@@ -98,5 +100,78 @@ def test_a_device_that_disappears_ends_the_run_and_blames_no_candidate(
     else:
         run._measure(trial, "wrong")
     assert trial.refused == ("" if gone else "run")
-    kept = Folder(tmp_path).load(problem.digest)
+    kept = Folder(tmp_path).load(problem.digest, "cpu")
     assert isinstance(kept, State) and len(kept.trials) == 1
+
+
+def test_a_disk_that_takes_no_results_blames_no_candidate(
+    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = begun(problem, tmp_path, monkeypatch)
+
+    def ask(self: Worker, request: Answer, limit: float | None = None) -> Answer:
+        return {"unwritten": "No space left on device"} if request["step"] == "run" else {"us": 5.0}
+
+    monkeypatch.setattr(Worker, "ask", ask)
+    trial = candidate()
+    with pytest.raises(ArgusError, match="No space left on device") as raised:
+        run._measure(trial, "text")
+    assert "give the same command again" in str(raised.value.diagnostics[0].help)
+    assert trial.refused == "" and run.state.best == 0
+
+
+def test_the_process_that_runs_candidates_says_when_the_disk_is_full(
+    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch = pytest.importorskip("torch")
+    timer = Timer()
+    timer._built = {problem.text: lambda *values: None}
+    request = {"problem": asdict(problem), "text": problem.text, "device": "cpu", "step": "run", "seed": 1}
+    sized = {**request["problem"], "sizes": {"M": 4, "N": 8}}
+    request |= {"problem": sized, "folder": str(tmp_path)}
+    assert timer.handle(request) == {"ran": True}
+
+    def full(found: object, path: Path) -> None:
+        raise RuntimeError("[enforce fail at inline_container.cc] . PytorchStreamWriter failed writing file data/0")
+
+    monkeypatch.setattr(torch, "save", full)
+    assert "failed writing" in timer.handle(request)["unwritten"]
+
+
+def test_results_that_are_gone_are_computed_again(
+    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = begun(problem, tmp_path, monkeypatch)
+    asked: list[str] = []
+
+    def ask(self: Worker, request: Answer, limit: float | None = None) -> Answer:
+        asked.append(request["step"])
+        if request["step"] == "run":
+            for place in range(4):
+                (Path(request["folder"]) / f"{place}.pt").touch()
+        return {}
+
+    monkeypatch.setattr(Worker, "ask", ask)
+    run._again()
+    run._again()
+    assert asked == ["build", "run"]
+
+
+def test_times_of_different_things_are_not_compared(problem: Problem, tmp_path: Path) -> None:
+    folder = Folder(tmp_path)
+    folder.save(State(problem.digest, "model", [Trial(0, "start", "", 0, "d", us=2.0)]))
+    assert folder.load(problem.digest, "model") is not None
+    with pytest.raises(ArgusError, match="has times of the model; here they would be of the gpu"):
+        folder.load(problem.digest, "gpu")
+
+
+def test_a_run_that_goes_on_shortly_forgets_no_count(
+    problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = begun(problem, tmp_path, monkeypatch)
+    run.state.looked = {"refused": 3, "slower": 4, "open": 5}
+    run._count()
+    assert run.state.looked == {"refused": 3, "slower": 4, "open": 5}
+    run.state.looked = {}
+    run._count()
+    assert run.state.looked == {"refused": 0, "slower": 0, "open": 0}

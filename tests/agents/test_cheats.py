@@ -13,7 +13,7 @@ from argus.agents.optimize.examine import examine
 from argus.agents.optimize.prover import handle
 from argus.agents.optimize.service import Worker, WorkerLost
 from argus.backend.cache import DiskCache
-from argus.diagnostic import ArgusError
+from argus.diagnostic import ArgusError, Diagnostic
 from argus.frontend.decorator import KernelSource
 from argus.runtime.executable import CachedSource
 from argus.source import SourceFile
@@ -51,6 +51,36 @@ def test_nothing_of_a_candidate_runs_as_python(problem: Problem, tmp_path: Path)
     text = f"open({str(mark)!r}, 'w')\n__import__('os').abort()\n{KERNEL.replace('squares', 'sums')}"
     examine(problem, text, build=False)
     assert not mark.exists()
+
+
+def test_names_of_the_machine_are_names_like_others(problem: Problem) -> None:
+    """A variable that is called like a function or register of the machine reads and calls nothing of it."""
+    for squares, values in (("threadIdx", "printf"), ("__syncthreads", "asm"), ("NAN", "int"), ("main", "blockIdx")):
+        text = KERNEL.replace("values", values).replace("squares", squares)
+        text = text.replace(f"scaled({values}) * al.rsqrt({squares}", f"al.rsqrt({squares}")
+        text = text.replace(f"al.rsqrt({squares} + 1.0)", f"al.rsqrt({squares} + 1.0) * scaled({values})")
+        assert examine(problem, text, build=True).refused == "", (squares, values)
+
+
+def test_a_printed_text_is_only_printed(problem: Problem) -> None:
+    row = "    row = al.grid(M)\n"
+    text = KERNEL.replace(row, f"{row}    al.device_print('a\"); abort(); // %n%s', row)\n")
+    assert text != KERNEL and examine(problem, text, build=True).refused == ""
+
+
+def test_a_text_that_is_no_source_is_refused_before_its_proof(
+    problem: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from argus.agents.optimize import examine as module
+
+    text = KERNEL.replace("scaled(values) * al.rsqrt(squares + 1.0)", "al.rsqrt(squares + 1.0) * scaled(values)")
+
+    def emitted(explicit: object) -> str:
+        raise ArgusError(Diagnostic("register-varies", "held in different registers"))
+
+    monkeypatch.setattr(module.compile, "emitted", emitted)
+    monkeypatch.setattr(module.compile, "verify", lambda explicit: pytest.fail("proved"))
+    assert module.examine(problem, text).refused == "emit"
 
 
 def test_a_decorator_that_accepts_the_unknown_changes_no_verdict(problem: Problem) -> None:
@@ -185,4 +215,4 @@ def test_a_state_that_was_written_by_hand_is_refused(problem: Problem, tmp_path:
     for text in ('{"best_us": 0.1}', "not json", '{"schema": 1, "problem": "other", "timed_on": "cpu", "trials": []}'):
         folder.write("state.json", text)
         with pytest.raises(ArgusError):
-            folder.load(problem.digest)
+            folder.load(problem.digest, "cpu")

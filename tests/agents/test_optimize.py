@@ -82,10 +82,10 @@ def test_an_interrupted_write_leaves_the_old_state(tmp_path: Path) -> None:
     with folder.locked():
         folder.save(State("problem", "model", [Trial(0, "start", "", 0, "d", us=2.0)]))
         (tmp_path / ".partial-state").write_text('{"half')
-    loaded = folder.load("problem")
+    loaded = folder.load("problem", "model")
     assert loaded is not None and loaded.trials[0].us == 2.0
     with pytest.raises(ArgusError):
-        folder.load("another problem")
+        folder.load("another problem", "model")
 
 
 def test_a_run_is_resumed_and_leaves_a_proved_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,7 +100,7 @@ def test_a_run_is_resumed_and_leaves_a_proved_kernel(tmp_path: Path, monkeypatch
 
     with pytest.raises(KeyboardInterrupt):
         Run(problem, folder, Limits(60, 3, 1), stop).go()
-    first = folder.load(problem.digest)
+    first = folder.load(problem.digest, "model")
     assert first is not None and len(first.trials) == 2
     state = Run(problem, folder, Limits(60, 3, 1)).go()
     assert [t.digest for t in state.trials[:2]] == [t.digest for t in first.trials]

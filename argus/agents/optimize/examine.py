@@ -18,9 +18,12 @@ from argus.runtime.executable import CachedSource
 from argus.tuning.model import MODELS, estimate
 from argus.tuning.work import work_of
 
-STAGES = ("parse", "task", "lower", "model", "prove", "build", "run", "compare", "time")
+STAGES = ("parse", "task", "lower", "model", "emit", "prove", "build", "run", "compare", "time")
 """The stages that may refuse a candidate, in order. Nothing is compiled to machine code before "build"."""
 
+_HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
+"""Characters that change how a text looks, or that nobody sees. People who read the best kernel should see all of it.
+"""
 SLOWER = 1.3
 """A candidate is not proved if its predicted time exceeds that of the best kernel by more than this factor."""
 
@@ -42,6 +45,10 @@ def shape_of(problem: Problem, text: str, *, limited: bool = True) -> tuple[Exam
 
     If not `limited`, a kernel that the model thinks too large for the machine passes, without a predicted time.
     """
+    hidden = sorted(set(_HIDDEN.findall(text)) - set(problem.text))
+    if hidden:
+        said = f"it has characters that readers do not see: {', '.join(f'U+{ord(c):04X}' for c in hidden)}"
+        return Examined("parse", said, "hidden-text"), None
     try:
         tile = problem.kernel(text)
     except ArgusError as error:
@@ -91,6 +98,11 @@ def examine(problem: Problem, text: str, best_us: float | None = None, *, build:
     if us is not None and best_us is not None and us > SLOWER * best_us:
         said = f"the model expects {us:.1f} us, and {best_us:.1f} us of the best"
         return Examined("model", said, "slower", us, found.facts, found.specialised)
+    try:
+        if build:
+            compile.emitted(explicit)
+    except ArgusError as error:
+        return _refused("emit", error.diagnostics, us)
     try:
         report = compile.verify(explicit)
     except ArgusError as error:

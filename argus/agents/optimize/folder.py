@@ -83,8 +83,9 @@ class Folder:
                 raise ArgusError(Diagnostic("bad-option", message, property="input", help=help)) from None
             yield
 
-    def load(self, problem: str) -> State | None:
-        """Return the state of an earlier run, or None. Raises `ArgusError` if it belongs to another problem."""
+    def load(self, problem: str, timed_on: str) -> State | None:
+        """Return the state of an earlier run, or None. Raises `ArgusError` if it belongs to another problem, or if its
+        times are of something else: times of a GPU and of the model are not compared."""
         try:
             data = json.loads((self.path / "state.json").read_text(encoding="utf-8"))
             trials = [Trial(**t) for t in data.pop("trials")]
@@ -96,6 +97,8 @@ class Folder:
             raise self._foreign(f"is not readable: {error}") from error
         if state.problem != problem:
             raise self._foreign("is of another kernel, target or sizes")
+        if state.timed_on != timed_on:
+            raise self._foreign(f"has times of the {state.timed_on}; here they would be of the {timed_on}")
         return state
 
     def _foreign(self, what: str) -> ArgusError:
@@ -111,7 +114,7 @@ class Folder:
         try:
             write_whole(self.path / name, text.encode(), durable=True)
         except OSError as error:
-            raise self._full(error) from error
+            raise self.unusable(error.strerror or str(error)) from error
 
     def text(self, number: int) -> str:
         """Return the text of a candidate."""
@@ -134,9 +137,10 @@ class Folder:
             with (self.path / "log.txt").open("a", encoding="utf-8") as file:
                 file.write(f"{time.strftime('%H:%M:%S')} {escaped}\n")
         except OSError as error:
-            raise self._full(error) from error
+            raise self.unusable(error.strerror or str(error)) from error
 
-    def _full(self, error: OSError) -> ArgusError:
-        message = f"`{self.path}` cannot be written: {error.strerror or error}"
+    def unusable(self, why: str) -> ArgusError:
+        """Return the error that the folder cannot be written."""
+        message = f"`{self.path}` cannot be written: {why}"
         help = "what was found so far is kept; make room, and give the same command again"
         return ArgusError(Diagnostic("bad-option", message, property="input", help=help))

@@ -11,9 +11,9 @@ from argus.agents.optimize.problem import Problem
 from argus.render import Json
 
 _WIDTH, _HEIGHT, _EDGE = 720, 320, 40
-_COLOURS = {"": "#0a7", "parse": "#bbb", "task": "#a6c", "lower": "#999", "model": "#69c", "prove": "#d44",
-            "build": "#d80", "run": "#b00", "compare": "#b00", "time": "#b00"}  # fmt: skip
-BEFORE_COMPILING = ("parse", "task", "lower", "model", "prove")
+_COLOURS = {"": "#0a7", "parse": "#bbb", "task": "#a6c", "lower": "#999", "model": "#69c", "emit": "#c77",
+            "prove": "#d44", "build": "#d80", "run": "#b00", "compare": "#b00", "time": "#b00"}  # fmt: skip
+BEFORE_COMPILING = ("parse", "task", "lower", "model", "emit", "prove")
 
 
 def write(folder: Folder, problem: Problem, state: State) -> None:

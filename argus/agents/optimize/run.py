@@ -33,7 +33,8 @@ refused. A time-out never counts as a proof."""
 _BETTER = 0.995
 _REPEATED, _FINALISTS = 3, 3
 _WIDTH = 8
-"""Largest number of candidates in a round. Small rounds let later candidates start from a better text."""
+"""Largest number of candidates in a round of up to 16 processes; half as many as there are processes if there are more.
+Small rounds let later candidates start from a better text."""
 _ALIKE, _MOST_ALIKE = 0.005, 3
 """Candidates whose predicted times differ by less than this logarithm are alike. A round has at most `_MOST_ALIKE` of
 them."""
@@ -95,7 +96,7 @@ class Run:
     def go(self) -> State:
         """Continue the folder's run, or start one. Return its state when a limit is reached or no step is left."""
         with self.folder.locked():
-            self.state = self.folder.load(self.problem.digest) or self.state
+            self.state = self.folder.load(self.problem.digest, self.timed_on) or self.state
             self.planner = Planner.from_json(self.state.planner)
             self._before_s = self.state.spent_s
             try:
@@ -134,12 +135,8 @@ class Run:
         self._ahead.start(self.problem.text, found, 0, found.predicted_us or 1.0)
         with ThreadPoolExecutor(1) as pool:
             ahead = pool.submit(self._look, [trial])
-            try:
-                if timed:
-                    self._asked_timer(reference, "build", self.problem.text)
-                    self._results(reference, self.problem.text, "reference")
-            finally:
-                reference.close()
+            if timed:
+                self._reference(reference)
             self._measure(trial, self.problem.text)
             ahead.result()
         if trial.refused:
@@ -147,8 +144,18 @@ class Run:
             raise ArgusError(Diagnostic("bad-option", message, property="input", help="look at the log of the folder"))
         self._note(trial, self.problem.text)
 
+    def _reference(self, worker: Worker) -> None:
+        """Compute the results of the author's kernel in a process of their own."""
+        try:
+            self._asked_timer(worker, "build", self.problem.text)
+            self._results(worker, self.problem.text, "reference")
+        finally:
+            worker.close()
+
     def _again(self) -> None:
-        """Give the search ahead what an earlier run has tried."""
+        """Give the search ahead what an earlier run has tried; compute the reference again if its results are gone."""
+        if self.timed_on != "model" and len(list(self.folder.results("reference").glob("*.pt"))) < len(DISTRIBUTIONS):
+            self._reference(Worker(_TIMER))
         for trial in self.state.trials:
             found = Examined(trial.refused, trial.reason, trial.code, trial.predicted_us, dict(trial.facts))
             self._ahead.start(self.folder.text(trial.number), found, trial.number, trial.us)
@@ -200,7 +207,8 @@ class Run:
 
     def _chosen(self) -> list[Node]:
         """Return the texts to examine next, at most one for each prover, the most promising first."""
-        width = min(len(self._provers), _WIDTH, max(0, self.limits.steps + 1 - len(self.state.trials)))
+        here, left = len(self._provers), self.limits.steps + 1 - len(self.state.trials)
+        width = min(here, max(_WIDTH, here // 2), max(0, left))
         calibration = calibrated(self.state.trials)
         scored = sorted(((score(n, self.planner, calibration), n) for n in self._ahead.untried()), key=lambda p: -p[0])
         chosen: list[Node] = []
@@ -267,7 +275,8 @@ class Run:
                 limit, us = self._limit(node), node.found.predicted_us
                 slower = limit is not None and us is not None and us > limit
                 counts["refused" if node.found.refused else "slower" if slower else "open"] += 1
-        self.state.looked = counts
+        if sum(counts.values()) >= sum(self.state.looked.values()):  # a run that went on shortly looks at less again
+            self.state.looked = counts
         self.folder.save(self.state)
 
     # ------------------------------------------------------------------ processes
@@ -340,8 +349,10 @@ class Run:
         """Run the built candidate with the run's seed, which no build is told, and write its results to a folder."""
         where = self.folder.results(name)
         for old in where.glob("*.pt"):
-            old.unlink()
-        self._asked_timer(worker, "run", text, seed=self.state.seed, folder=str(where))
+            old.unlink(missing_ok=True)
+        answer = self._asked_timer(worker, "run", text, seed=self.state.seed, folder=str(where))
+        if "unwritten" in answer:
+            raise self.folder.unusable(str(answer["unwritten"]))
 
     def _time(self, text: str) -> float:
         """Return the microseconds of the built candidate. Raises RuntimeError if the timer gives no valid time."""

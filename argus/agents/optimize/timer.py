@@ -34,6 +34,7 @@ class Timer:
 
     def handle(self, request: Answer) -> Answer:
         """Answer {"step", "problem", "text", "device"}; "time" and "run" also need "seed", and "run" needs "folder".
+        The answer of "run" says "unwritten" if the disk takes no results.
 
         Inputs are drawn as the author's kernel declares them, so that all candidates get the same.
         """
@@ -63,7 +64,11 @@ class Timer:
                 _poison(torch, named[name])
             call(*values)
             _join(torch, device)
-            torch.save({n: named[n].cpu() for n in outputs}, Path(request["folder"]) / f"{place}.pt")
+            found = {n: named[n].cpu() for n in outputs}
+            try:
+                torch.save(found, Path(request["folder"]) / f"{place}.pt")
+            except (OSError, RuntimeError) as error:  # the disk, and not the candidate, is to blame
+                return {"unwritten": str(error).splitlines()[0]}
         return {"ran": True}
 
     def _time(self, problem: Problem, kernel: Kernel, request: Answer) -> Answer:
