@@ -34,7 +34,7 @@ class TensorMap:
 
     `box` is the copied box in elements, in the tensor's own order of dimensions; the last dimension has stride 1.
     Elements outside the tensor read as zero. `swizzle_bytes` is the width of the swizzle, one row of the box: 128, or
-    64 or 32 for a box that is stored. It is 0 for rows of 16 bytes, which have no swizzle.
+    64 or 32 for a box that is stored. It is 0 for boxes without a swizzle: one row, or rows of 16 bytes.
     """
 
     name: str
@@ -57,7 +57,7 @@ def tensor_maps(kernel: Kernel) -> tuple[TensorMap, ...]:
             outside = stmt.src if isinstance(stmt, Copy) and stmt.instr in BULK_LOADS else stmt.dst
             key = (outside.obj, box(outside, stmt.shape))
             row = key[1][-1] * kernel.object(outside.obj).dtype.bytes
-            swizzle = row if row > _UNSWIZZLED else 0
+            swizzle = row if row > _UNSWIZZLED and len(stmt.shape) > 1 else 0
             found.setdefault(key, TensorMap(f"{outside.obj}_map{len(found)}", *key, swizzle))
     return tuple(found.values())
 

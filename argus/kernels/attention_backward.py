@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 LN2 = 0.6931471805599453
 LOG2E = 1.4426950408889634
+_VECTOR = 4  # numbers in 16 bytes
 Tiles = Mapping[str, int | str]
 
 # Rows of the results of a block are `BLOCK`, and `STEP` is how many of the other side it goes through at a time.
@@ -51,13 +52,16 @@ def slope(dy, v, delta, b, h, g, i, j):
 def attention_backward_rows(
     dy: al.Tensor[DTYPE, "B H M D"],
     y: al.Tensor[DTYPE, "B H M D"],
+    lse: al.Tensor[al.float32, "B H M"] | None,
     dlse: al.Tensor[al.float32, "B H M"] | None,
     delta: al.Tensor[al.float32, "B H M"],
+    level: al.Tensor[al.float32, "B H M"] | None,
     DTYPE: al.constexpr = al.bfloat16,
     D: al.constexpr = 128,
     ROWS: al.constexpr = 32,
 ):
-    """`delta = sum(dy * y)` of each row, the mean of its weights' gradients, less that of the log-sum-exp, `dlse`."""
+    """`delta = sum(dy * y)` of each row, the mean of its weights' gradients, less that of the log-sum-exp, `dlse`; and
+    `level = lse`, in rows that the copy engine can load."""
     B, H, M = dy.shape[0], dy.shape[1], dy.shape[2]
     if dlse is None:
         al.spec(delta, lambda b, h, i: al.sum(lambda x: dy[b, h, i, x] * y[b, h, i, x]))
@@ -72,6 +76,9 @@ def attention_backward_rows(
     if dlse is not None:
         total = total - al.load(dlse[batch, head, rows], mask=rows < M)
     al.store(delta[batch, head, rows], total, mask=rows < M)
+    if level is not None:
+        al.spec(level, lambda b, h, i: lse[b, h, i])
+        al.store(level[batch, head, rows], al.load(lse[batch, head, rows], mask=rows < M), mask=rows < M)
 
 
 @argus.kernel(num_warps=8)
@@ -132,7 +139,8 @@ def attention_backward_keys(
         place, head, batch = al.grid(al.cdiv(N, BLOCK), H, B, persistent=True, schedule=SCHEDULE)
     n0 = place * BLOCK
     keys = n0 + al.arange(BLOCK)
-    begin = al.maximum(n0 - (N - M), 0) if CAUSAL else 0
+    # The first row that sees one of the keys, or up to three before it: where the copy engine may begin.
+    begin = al.maximum(n0 - (N - M + 3) // 4 * 4, 0) if CAUSAL else 0
     kt = al.stage(k[batch, head, n0 : n0 + BLOCK, :], boundary_check=(0,))
     vt = al.stage(v[batch, head, n0 : n0 + BLOCK, :], boundary_check=(0,))
     values, scores = al.zeros((BLOCK, D), al.float32), al.zeros((BLOCK, D), al.float32)
@@ -142,19 +150,23 @@ def attention_backward_keys(
         one, first = turn % GROUP, begin + turn // GROUP * STEP
         rows = first + al.arange(STEP)
         qt = al.stage(q[batch, head, one, first : first + STEP, :], boundary_check=(0,))
+        lt = al.stage(lse[batch, head, one, first : first + STEP], boundary_check=(0,))
         dt = al.stage(dy[batch, head, one, first : first + STEP, :], boundary_check=(0,))
-        level = al.load(lse[batch, head, one, rows], mask=rows < M) * LOG2E
-        mean = al.load(delta[batch, head, one, rows], mask=rows < M)
+        mt = al.stage(delta[batch, head, one, first : first + STEP], boundary_check=(0,))
         s = al.mma(kt, qt, al.zeros((BLOCK, STEP), al.float32))
         g = al.mma(vt, dt, al.zeros((BLOCK, STEP), al.float32))
+        level = al.load(lt) * LOG2E
         p = al.exp2(al.fma(s, scale, -level[None, :]))
         if CAUSAL and first < n0 + BLOCK - (N - M) - 1:
             p = al.where(keys[:, None] <= rows[None, :] + (N - M), p, 0.0)
         if WINDOW and n0 + WINDOW < first + STEP + (N - M):
             p = al.where(rows[None, :] + (N - M) - WINDOW < keys[:, None], p, 0.0)
-        values = al.mma(p.to(DTYPE), al.trans(dt), values)
+        mean = al.load(mt)
         r = p * (g - mean[None, :])
-        scores = al.mma(r.to(DTYPE), al.trans(qt), scores)
+        # Both are rounded before either product starts: no left operand is written while a product runs.
+        weights, slopes = p.to(DTYPE), r.to(DTYPE)
+        values = al.mma(weights, al.trans(dt), values)
+        scores = al.mma(slopes, al.trans(qt), scores)
     al.store(dv[batch, head, n0 : n0 + BLOCK, :], values.to(DTYPE), boundary_check=(0,))
     al.store(dk[batch, head, n0 : n0 + BLOCK, :], (scores * (scale * LN2)).to(DTYPE), boundary_check=(0,))
 
@@ -265,10 +277,12 @@ def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...], causal
         return Work((), tuple(x.zero_() for x in made))
     dy, q, k, v, y = (x if x.stride(3) == 1 else x.contiguous() for x in tensors[:5])
     lse, dlse = tensors[5].contiguous(), tensors[6].contiguous() if len(tensors) > 6 else None
-    delta = lse.new_empty(lse.shape)
-    first = Call(attention_backward_rows, (dy, y, dlse, delta), {"DTYPE": dtype, "D": q.shape[3]})
+    delta, level = (rows_of_vectors(lse) for _ in range(2))
+    copied = (lse, dlse, delta, level) if lse.shape[2] % _VECTOR else (None, dlse, delta, None)
+    first = Call(attention_backward_rows, (dy, y, *copied), {"DTYPE": dtype, "D": q.shape[3]})
+    lse = level if lse.shape[2] % _VECTOR else lse
     scale = numbers or (q.shape[3] ** -0.5 * LOG2E,)
-    constants: dict[str, object] = {"DTYPE": dtype, "D": q.shape[3], "GROUP": group, **_tiles(q, k, v, dy)}
+    constants: dict[str, object] = {"DTYPE": dtype, "D": q.shape[3], "GROUP": group, **tiles_for(q, k, v, dy)}
     constants["WINDOW"] = min(window, k.shape[2]) if window else 0
     constants["CAUSAL"] = causal and (q.shape[2] > 1 or window > 0)  # the last query sees all keys, or its window
     shared = (q.shape[0], k.shape[1], group)
@@ -279,7 +293,13 @@ def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...], causal
     return Work((first, keys, queries), made)
 
 
-def _tiles(*tensors: torch.Tensor) -> Tiles:
+def rows_of_vectors(lse: torch.Tensor) -> torch.Tensor:
+    """Return room for numbers like `lse`, each row of which begins at a multiple of 16 bytes."""
+    *heads, rows = lse.shape
+    return lse.new_empty(*heads, -(-rows // _VECTOR) * _VECTOR)[..., :rows]
+
+
+def tiles_for(*tensors: torch.Tensor) -> Tiles:
     aligned = all(t.data_ptr() % 16 == 0 and all(s % 8 == 0 for s in t.stride()[:3]) for t in tensors)
     target = target_of(str(tensors[0].device))
     if target == "sm_90a" and aligned:

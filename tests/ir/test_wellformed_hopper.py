@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -29,7 +30,7 @@ from argus.ir.nodes import (
 )
 from argus.ir.types import bfloat16, float32
 from argus.ir.wellformed import check_explicit
-from argus.layout import blocked, parse
+from argus.layout import blocked, parse, row_major
 from tests.ir.kernels import C0, C1, M, lt, roles_gemm
 from tests.ir.test_wellformed import on
 
@@ -182,3 +183,32 @@ def test_what_the_broken_kernels_are_edits_of() -> None:
 def test_a_dimension_may_be_inside_without_a_mask() -> None:
     unmasked = copy(mask=None, other=None)(roles_gemm())
     assert check_explicit(unmasked) == ()
+
+
+def row_of_a(k: Any, row: int = 64, offset: int = 65536, start: Any = C0, **changes: Any) -> Any:
+    """The kernel, whose copy brings one row of `a`, without a swizzle."""
+    tile = replace(k.shared[0], name="x", shape=(2, row), layout=row_major((2, row)), offset=offset)
+    tile = replace(tile, **changes)
+    source = Access("a", (Const(3), C0))
+    k = copy(dst=Access("x", (Const(0), start)), src=source, shape=(64,), mask=None, other=None)(k)
+    return replace(k, shared=(*k.shared, tile))
+
+
+def test_the_copy_engine_loads_a_row_without_a_swizzle() -> None:
+    found = check_explicit(row_of_a(roles_gemm()))
+    assert not any("row" in d.message for d in found), found
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"row": 128}, "a whole row of `x`"),
+        ({"start": op("add", C0, Const(8))}, "a whole row of `x`"),
+        ({"offset": 65536 + 64}, "at multiples of 128 bytes"),
+        ({"layout": parse("(2,64):(1,2)")}, "at multiples of 128 bytes"),
+    ],
+)
+def test_rows_that_the_copy_engine_does_not_load(changes: dict[str, Any], message: str) -> None:
+    """Twins of the row that the test above accepts."""
+    found = check_explicit(row_of_a(roles_gemm(), **changes))
+    assert any(message in d.message for d in found), found

@@ -10,6 +10,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from argus.backend.cuda import toolchain  # noqa: E402
+from argus.backend.emit import emit  # noqa: E402
 from argus.compile import prove  # noqa: E402
 from argus.diagnostic import LaunchError, Verdict  # noqa: E402
 from argus.frontend import Options, check, parse  # noqa: E402
@@ -19,6 +21,7 @@ from argus.kernels import attention, attention_backward, attention_with  # noqa:
 from argus.passes import lower  # noqa: E402
 from argus.source import SourceFile  # noqa: E402
 from tests.backend.host import run  # noqa: E402
+from tests.conftest import require  # noqa: E402
 from tests.kernels.common import assert_proved, random, source_of  # noqa: E402
 
 LOG2E = 1.4426950408889634
@@ -206,6 +209,16 @@ def test_proved(target: str, size: int, tiles: dict[str, int], kernel: str, caus
     assert_proved(FILE, f"attention_backward_{kernel}", target, **constants)
 
 
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("size", [64, 128])
+@pytest.mark.parametrize("kernel", ["keys", "queries"])
+def test_products_do_not_wait_for_one_another(kernel: str, size: int, causal: bool) -> None:
+    """ptxas says so where it makes them, and nothing is kept outside of the registers."""
+    require(toolchain.find_compiler(), "NVRTC or nvcc")
+    _, resources = toolchain.compile(emit(lowered(kernel, "sm_90a", D=size, CAUSAL=causal)), "sm_90a")
+    assert (resources.spill_bytes, resources.warnings) == (0, ())
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kernel", ["keys", "queries"])
 @pytest.mark.parametrize(("target", "group", "tiles"), [("sm_90a", 4, HOPPER), ("sm_80", 1, ELSEWHERE)])
@@ -232,8 +245,9 @@ def test_wrong_windows_are_not_proved(kernel: str, right: str, wrong: str) -> No
 
 
 @pytest.mark.parametrize("target", ["sm_80", "sm_90a", "gfx942"])
-def test_means_are_proved(target: str) -> None:
-    assert_proved(FILE, "attention_backward_rows", target)
+@pytest.mark.parametrize("copied", [False, True])
+def test_means_are_proved(target: str, copied: bool) -> None:
+    assert_proved(FILE, "attention_backward_rows", target, **({} if copied else {"lse": None, "level": None}))
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from argus.ir.expr import Coord, Expr, Thread, walk
 from argus.ir.instruction import WgmmaRow
 from argus.ir.instruction.limits import NARROW_ROWS, ROW_BYTES
 from argus.ir.nodes import Shared
-from argus.layout import FragmentLayout, Swizzle, SwizzledLayout
+from argus.layout import FragmentLayout, Layout, Swizzle, SwizzledLayout
 from argus.source import Span
 
 _UNIT = 16
@@ -58,6 +58,13 @@ def panels_of(shared: Shared, span: Span, code: str, row: int = ROW_BYTES) -> Pa
     return Panels(tuple(mode[0][1] for mode in others), width, last[1][1] if len(last) == 2 else 0)
 
 
+def _rows_of(shared: Shared) -> Panels:
+    """Return the rows of a tile that is not swizzled as panels of one row each."""
+    assert isinstance(shared.layout, Layout)
+    *others, (last,) = (leaves(mode) for mode in tuple(shared.layout))
+    return Panels(tuple(mode[0][1] for mode in others), last[0], 0)
+
+
 # ---------------------------------------------------------------------------- boxes of the copy engine
 
 
@@ -68,7 +75,8 @@ def box_origin(shared: Shared, index: tuple[Expr, ...], shape: tuple[int, ...], 
     """
     size = shared.dtype.bytes
     row = shape[-1] * size
-    panels = panels_of(shared, span, "tma-layout", row if row in NARROW_ROWS else ROW_BYTES)
+    width = row if row in NARROW_ROWS else ROW_BYTES
+    panels = _rows_of(shared) if len(shape) == 1 else panels_of(shared, span, "tma-layout", width)
     parts, last = Parts(), split(index[-1])
     for expr, stride in zip(index[:-1], panels.strides, strict=True):
         parts.add(expr, stride)

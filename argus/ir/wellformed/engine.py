@@ -15,6 +15,7 @@ from argus.ir.wellformed import copies
 from argus.ir.wellformed.ordering import by_one_warp, in_role, of_cluster
 from argus.ir.wellformed.panels import panels
 from argus.ir.wellformed.site import Site, mbarrier, uniform
+from argus.layout import row_major
 from argus.source import Span
 
 
@@ -89,7 +90,7 @@ def _box(
     tensor, tile, rank, name = kernel.object(outside.obj), kernel.object(inside.obj), len(shape), row.name
     if not isinstance(tensor, Tensor) or not isinstance(tile, Shared):
         return  # The spaces of the instruction are wrong, which is reported elsewhere.
-    if rank < 2 or not 2 <= len(tensor.shape) <= 5:
+    if not 2 <= len(tensor.shape) <= 5:
         yield f"{name} copies boxes of 2 to 5 dimensions, those of the tensor", span
         return
     moving = [(axis, e) for axis, e in enumerate(outside.index) if not _one_place(e)]
@@ -97,6 +98,38 @@ def _box(
         text = f"a box of `{tensor.name}` begins at one place in each dimension, and goes on by 1"
         help = "index each dimension by one place, or by a slice `start : start + BLOCK`, in the tensor's order"
         yield f"{text}, and these indices do not: {help}", span
+    yield from _row(row, inside, shape, tile, span) if rank == 1 else _panel(row, inside, shape, tile, span)
+    if max(shape) > MAX_BOX:
+        yield f"a box has at most {MAX_BOX} elements in each dimension, not {shape}", span
+    if tensor.alignment < 16 or tensor.strides[-1] != Const(1, tensor.strides[-1].dtype) or moving[-1:] == []:
+        yield f"{name} needs `{tensor.name}` aligned to 16 bytes, its last dimension of stride 1", span
+    elif moving[-1][0] != len(tensor.shape) - 1:
+        yield f"the rows of a box of {name} go along the last dimension of `{tensor.name}`", span
+    if not _inside(mask, outside, tensor):
+        yield f"{name} masks nothing but what is outside of `{tensor.name}`", span
+
+
+def _row(
+    row: CopyRow | ReduceRow, inside: Access, shape: tuple[int, ...], tile: Shared, span: Span
+) -> Iterator[Problem]:
+    """Yield the problems of a box of one dimension: a whole row of a tile, without a swizzle, that is loaded."""
+    *places, column = inside.index
+    size = tile.dtype.bytes
+    whole = column == Coord(0) and tile.shape[-1] == shape[0] and all(map(uniform, places))
+    if row.order is not Order.ASYNC_BULK or not whole:
+        yield f"{row.name} loads a whole row of `{tile.name}`, at one place, and stores none", span
+    apart = (tile.shape[-1] if places else 0) * size
+    if tile.layout != row_major(tile.shape) or (tile.offset or 0) % ROW_BYTES or apart % ROW_BYTES:
+        yield f"{row.name} loads rows of `{tile.name}` that follow one another at multiples of {ROW_BYTES} bytes", span
+    elif shape[0] * size % 16:
+        yield f"{row.name} loads rows of multiples of 16 bytes, not {shape[0]} elements of {tile.dtype}", span
+
+
+def _panel(
+    row: CopyRow | ReduceRow, inside: Access, shape: tuple[int, ...], tile: Shared, span: Span
+) -> Iterator[Problem]:
+    """Yield the problems of a box of several dimensions: a panel of a tile, or a part of its rows."""
+    rank, name = len(shape), row.name
     leading = len(inside.index) - rank
     *rows, column = inside.index[max(leading, 0) :]
     panel = shape[-1]
@@ -107,15 +140,7 @@ def _box(
     elif tile.shape[leading + 1 : -1] != shape[1:-1] or panel * tile.dtype.bytes not in widths:
         allowed = " or ".join(map(str, widths))
         yield f"{name} moves boxes of {tile.name} with rows of {allowed} bytes, not {shape}", span
-    if max(shape) > MAX_BOX:
-        yield f"a box has at most {MAX_BOX} elements in each dimension, not {shape}", span
     yield from panels(tile, name, span, next((w for w in widths if w == panel * tile.dtype.bytes), ROW_BYTES))
-    if tensor.alignment < 16 or tensor.strides[-1] != Const(1, tensor.strides[-1].dtype) or moving[-1:] == []:
-        yield f"{name} needs `{tensor.name}` aligned to 16 bytes, its last dimension of stride 1", span
-    elif moving[-1][0] != len(tensor.shape) - 1:
-        yield f"the rows of a box of {name} go along the last dimension of `{tensor.name}`", span
-    if not _inside(mask, outside, tensor):
-        yield f"{name} masks nothing but what is outside of `{tensor.name}`", span
 
 
 def _in_atoms(expr: Expr) -> bool:

@@ -212,8 +212,8 @@ def _product(kernel: Kernel, product: Mma) -> Mma:
 def _rings(kernel: Kernel, loop: For, products: list[Mma]) -> tuple[tuple[Ring, ...], str, str | None]:
     """Return the rings in the order of staging, and the names of the counts of iterations and of programs.
 
-    Tiles that one of the `products` reads share a ring. The count of programs is None unless a persistent kernel stages
-    tiles outside the loop.
+    Tiles that one of the `products` reads share a ring, and so do tiles of one dimension. The count of programs is None
+    unless a persistent kernel stages tiles outside the loop.
     """
     fresh = Fresh(kernel)
     turn, program = fresh.name("turn"), None
@@ -238,7 +238,8 @@ def differs(loop: For) -> bool:
 
 
 def _together(stages: list[Stage], products: list[Mma]) -> list[tuple[Stage, ...]]:
-    """Group the stages such that stages whose tiles one product reads are in one group."""
+    """Group the stages such that stages whose tiles one product reads are in one group. Tiles of one dimension, which
+    threads read, are one group: one fence of their reads is enough."""
     groups: list[list[Stage]] = [[s] for s in stages]
     for product in products:
         read = {product.a.obj, product.b.obj}
@@ -247,4 +248,6 @@ def _together(stages: list[Stage], products: list[Mma]) -> list[tuple[Stage, ...
             place = groups.index(joined[0])
             groups = [g for g in groups if g not in joined]
             groups.insert(place, [s for s in stages if any(s in g for g in joined)])
-    return [tuple(g) for g in groups]
+    rows = [s for s in stages if len(s.shape) == 1]
+    alone = [tuple(g) for g in groups if g[0] not in rows[1:]]
+    return [tuple(rows) if g == tuple(rows[:1]) else g for g in alone]

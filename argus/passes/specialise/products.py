@@ -10,14 +10,17 @@ registers.
 
 A buffer is freed after the wait that covers the last product which reads it. A buffer that was filled before the loop,
 and that nothing after the loop reads, is freed in the last iteration. Products that no statement of their iteration
-waits for stay in flight in the next iteration, up to its end at most, and their buffers are freed then. The last
-iteration waits for all of its own products. A tag assertion is postponed until its values have arrived, so it needs no
+waits for stay in flight in the next iteration, up to its end at most, and their buffers are freed then. Only as many
+stay as the registers have room for, because their left operands may not change until then. The last iteration waits for
+all of its own products. A tag assertion is postponed until its values have arrived, so it needs no
 additional wait.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from math import prod
 
 from argus.ir.expr import Const, Expr, LoopVar, op
 from argus.ir.nodes import (
@@ -27,6 +30,7 @@ from argus.ir.nodes import (
     Copy,
     For,
     If,
+    Kernel,
     MbarrierWait,
     Mma,
     MmaCommit,
@@ -47,6 +51,9 @@ from argus.passes.specialise.rings import Ring, counted, tiles_of
 from argus.passes.stages import shared_copy
 from argus.source import Span
 
+_OTHER_REGISTERS = 24  # of a thread, besides accumulators and left operands; ptxas serialises products that have fewer
+_REGISTER = 4  # bytes of a register
+
 
 @dataclass(frozen=True, slots=True)
 class Flight:
@@ -61,9 +68,10 @@ class Flight:
     carried: bool = False
 
 
-def computing(plan: RolePlan, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-    """Return the statements of `body` as the computing role runs them. Raises `Unfit`."""
-    writer = _Writer(plan, tiles_of(plan.rings), {f.name for f in plan.kernel.fragments})
+def computing(plan: RolePlan, body: tuple[Stmt, ...], registers: int) -> tuple[Stmt, ...]:
+    """Return the statements of `body` as the computing role runs them, in so many `registers` a thread. Raises `Unfit`.
+    """
+    writer = _Writer(plan, tiles_of(plan.rings), _sizes(plan.kernel), registers - _OTHER_REGISTERS)
     writer.readers = {r.full: sum(_reads(s, r) for s in body) for r in plan.rings if r.empty and not r.looped}
     for stmt in body:
         writer.statement(stmt)
@@ -71,15 +79,23 @@ def computing(plan: RolePlan, body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
     return tuple(writer.done)
 
 
+def _sizes(kernel: Kernel) -> dict[str, int]:
+    """Return the registers of a thread that each fragment takes."""
+    threads = kernel.num_warps * kernel.warp_size
+    return {f.name: -(-prod(f.shape) * f.dtype.bytes // (threads * _REGISTER)) for f in kernel.fragments}
+
+
 @dataclass
 class _Writer:
     """Writes one block, statement by statement. `readers` counts, by the mbarrier `full` of each ring, the remaining
     products that read the ring before its buffer is freed. `late` are rings with a buffer of the previous iteration
-    that is not freed yet. `lasting` are rings of one buffer that only, and all, iterations read."""
+    that is not freed yet. `lasting` are rings of one buffer that only, and all, iterations read. `sizes` are the
+    registers of a thread that each fragment takes. A thread has `room` for accumulators and left operands."""
 
     plan: RolePlan
     rings: dict[str, Ring]
-    registers: set[str]
+    sizes: Mapping[str, int]
+    room: int
     arrived: set[str] = field(default_factory=set)
     readers: dict[str, int] = field(default_factory=dict)
     done: list[Stmt] = field(default_factory=list)
@@ -88,6 +104,10 @@ class _Writer:
     late: tuple[Ring, ...] = ()
     lasting: tuple[Ring, ...] = ()
     fenced: bool = False
+
+    @property
+    def registers(self) -> frozenset[str]:
+        return frozenset(self.sizes)
 
     def statement(self, stmt: Stmt) -> None:
         match stmt:
@@ -212,6 +232,7 @@ class _Writer:
             self._wait(len(self.flights) - 1, loop.span)
         lasting = tuple(r for r in self.plan.rings if self.readers.get(r.full) == 1 and _reads(loop, r))
         inner = self._iteration(loop, lasting, [], ())
+        inner.make_room(loop)
         if inner.flights:
             late = tuple(r for r in self.plan.rings if r.looped and r.full in inner.readers)
             inner = self._iteration(loop, lasting, [replace(f, carried=True) for f in inner.flights], late)
@@ -236,7 +257,7 @@ class _Writer:
     ) -> _Writer:
         """Return one iteration. `flights` are the products of the previous iteration that are still running; it frees
         their buffers of the rings `late`."""
-        inner = _Writer(self.plan, self.rings, self.registers, set(self.arrived), flights=flights)
+        inner = _Writer(self.plan, self.rings, self.sizes, self.room, set(self.arrived), flights=flights)
         read = (r for r in self.plan.rings if r.looped or r in lasting)
         inner.readers = {r.full: sum(_reads(s, r) for s in loop.body) for r in read}
         inner.late, inner.lasting = late, lasting
@@ -252,10 +273,24 @@ class _Writer:
         carried = [i for i, f in enumerate(self.flights) if f.carried]
         if carried:
             self._wait(carried[-1], next(s.span for s in loop.body if isinstance(s, Mma)))
+        self.make_room(loop)
         span = loop.span
         mine = [r for r in self.plan.rings if r.full in self.readers]
         own = tuple(arrival for r in mine for arrival in r.hand_back(r.place, span))
         self.done.append(If(_is_last(loop), (MmaWait(0, span=span), *own), (), span=span))
+
+    def make_room(self, loop: For) -> None:
+        """Wait for the oldest products in flight whose left operands leave the next iteration too few registers."""
+        sums = {s.d.obj for s in statements(loop.body) if isinstance(s, Mma)}
+        free = self.room - sum(self.sizes[name] for name in sums)
+        staying = 0
+        for flight in reversed(self.flights):
+            held = sum(self.sizes[name] for name in flight.registers - sums)
+            if held > free:
+                break
+            free, staying = free - held, staying + 1
+        if staying < len(self.flights):
+            self._wait(len(self.flights) - staying - 1, loop.span)
 
     # ---------------------------------------------------------------- order
 

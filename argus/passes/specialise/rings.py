@@ -26,7 +26,7 @@ from argus.ir.nodes import (
     Stmt,
 )
 from argus.ir.types import int32
-from argus.layout import Layout, Swizzle, SwizzledLayout
+from argus.layout import Layout, Swizzle, SwizzledLayout, row_major
 from argus.passes.fresh import Fresh
 from argus.passes.stages import padded
 from argus.source import Span
@@ -152,17 +152,13 @@ def in_panels(tile: Shared, shape: tuple[int, ...]) -> Shared:
     """Return the tile of `shape`, or several buffers of it, in panels as wide as the swizzle of the copy engine."""
     width, row = _panel(tile), tile.shape[-1]
     if not _has_panels(tile):
-        return replace(tile, shape=shape, layout=_row_major(shape))
+        return replace(tile, shape=shape, layout=row_major(shape))
     rows, count = tile.shape[-2], row // width
     leading = [prod(shape[d + 1 :]) for d in range(len(shape) - 2)]
     last = (width, 1) if count == 1 else ((width, count), (1, rows * width))
     chunk = (ROW_BYTES // 8 // tile.dtype.bytes).bit_length() - 1
     inner = Layout((*shape[:-1], last[0]), (*leading, width, last[1]))
     return replace(tile, shape=shape, layout=SwizzledLayout(Swizzle(3, chunk, 3), 0, inner))
-
-
-def _row_major(shape: tuple[int, ...]) -> Layout:
-    return Layout(shape, tuple(prod(shape[d + 1 :]) for d in range(len(shape))))
 
 
 def _panel(tile: Shared) -> int:
@@ -244,12 +240,13 @@ def _part(copy: BulkCopy, start: Expr, rows: int) -> BulkCopy:
 
 def alike(stage: Stage, cluster: int) -> Among | None:
     """Return the blocks of a cluster that stage the same tile, or None if no two do, or if the tile has too few rows to
-    be shared."""
+    be shared: a tile of one dimension is one row."""
     exprs = [*stage.src.index, *([stage.mask] if stage.mask is not None else [])]
     if any(True for e in exprs for _ in elements(e)):
         return None  # The blocks load different tiles.
     among = that_share(exprs, cluster)
-    return None if among is None or stage.shape[0] < among.count * _ATOM_ROWS else among
+    rows = stage.shape[0] if len(stage.shape) > 1 else 1
+    return None if among is None or rows < among.count * _ATOM_ROWS else among
 
 
 def moved(expr: Expr, axis: int, start: Expr | int) -> Expr:

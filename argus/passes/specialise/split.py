@@ -109,7 +109,7 @@ def _split(found: RolePlan) -> Kernel:
     left = min(_MOST_REGISTERS, left - left % BUDGET_UNIT)
     for number, part in enumerate(found.parts):
         work = tuple(s for s in part.body if not _on_tensors(part, s))
-        body = _counted(found, computing(found.part(part), work))
+        body = _counted(found, computing(found.part(part), work, left))
         name = f"compute{number or ''}"
         roles.append(Role(name, number * part.num_warps, part.num_warps, left, body, loop.span))
     return _assembled(found, fresh.finish(found.kernel.body), Roles(tuple(roles), span=loop.span))
