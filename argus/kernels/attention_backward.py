@@ -76,7 +76,7 @@ def attention_backward_rows(
     if dlse is not None:
         total = total - al.load(dlse[batch, head, rows], mask=rows < M)
     al.store(delta[batch, head, rows], total, mask=rows < M)
-    if level is not None:
+    if lse is not None and level is not None:
         al.spec(level, lambda b, h, i: lse[b, h, i])
         al.store(level[batch, head, rows], al.load(lse[batch, head, rows], mask=rows < M), mask=rows < M)
 
