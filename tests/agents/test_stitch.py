@@ -9,8 +9,10 @@ import pytest
 
 from argus import compile
 from argus.agents.optimize import Folder
-from argus.agents.stitch import Choice, Limits, stitch
+from argus.agents.optimize.service import Answer
+from argus.agents.stitch import Choice, Limits, loop, stitch
 from argus.agents.stitch.loop import predicted, ranked
+from argus.agents.stitch.reference import Reference
 from argus.agents.stitch.tuned import Item, key_of, neighbours, read, stored
 from argus.cli import main
 from argus.diagnostic import ArgusError, Verdict
@@ -75,10 +77,27 @@ def test_a_target_without_a_model_has_its_nearest_choices() -> None:
     assert len(ranked(item("cpu"))) == 3
 
 
+class Inside:
+    """The worker of a reference in this process; `test_the_command_takes_a_model` has one of its own."""
+
+    def __init__(self, module: str) -> None:
+        self.reference = Reference()
+
+    def ask(self, request: Answer, timeout_s: float) -> Answer:
+        try:
+            return self.reference.handle(request)
+        except Exception as error:
+            return {"error": str(error)}
+
+    def close(self) -> None:
+        pass
+
+
 @pytest.mark.parametrize(
     "text", ["x = 1\n", "raise RuntimeError('no')\n", MODEL.replace("x * self.w", "x @ self.w.T.T.T")]
 )
-def test_files_that_are_no_model(text: str, tmp_path: Path) -> None:
+def test_files_that_are_no_model(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "Worker", Inside)
     (tmp_path / "reference.py").write_text(text)
     with pytest.raises(ArgusError) as raised:
         stitch(tmp_path / "reference.py", "cpu", Folder(tmp_path / "run"))

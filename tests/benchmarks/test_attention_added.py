@@ -31,7 +31,7 @@ def test_what_is_counted() -> None:
     ],
     ids=lambda case: case.form,
 )
-def test_ours_is_what_is_compared(case: Case, require_tool: object) -> None:
+def test_ours_is_what_is_compared(case: Case, require_tool: object, granted: None) -> None:
     require_tool("g++", "clang++", "c++")  # type: ignore[operator]
     torch.manual_seed(0)
     operands = operands_of("cpu", case)

@@ -40,7 +40,7 @@ def test_uneven_lengths_are_all_tokens() -> None:
     ],
     ids=str,
 )
-def test_ours_is_what_is_compared(case: Case, require_tool: object) -> None:
+def test_ours_is_what_is_compared(case: Case, require_tool: object, granted: None) -> None:
     require_tool("g++", "clang++", "c++")  # type: ignore[operator]
     torch.manual_seed(0)
     operands = operands_of("cpu", case)

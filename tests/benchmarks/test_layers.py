@@ -18,13 +18,13 @@ ROUNDED = 6 * 2**-8
 
 
 @pytest.mark.parametrize("case", [Case("gated", "decode", 2, 9), Case("gated", "training", 2, 7)], ids=str)
-def test_sides_agree(case: Case, require_tool: object) -> None:
+def test_sides_agree(case: Case, require_tool: object, granted: None) -> None:
     _assert_sides_agree(case, require_tool)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", [Case("mixture", "decode", 2, 9), Case("mixture", "prefill", 2, 7)], ids=str)
-def test_mixtures_agree(case: Case, require_tool: object) -> None:
+def test_mixtures_agree(case: Case, require_tool: object, granted: None) -> None:
     _assert_sides_agree(case, require_tool)
 
 

@@ -47,6 +47,7 @@ def exact(q: Any, k: Any, v: Any, rows: Any, keys: Any, causal: bool) -> tuple[A
 
 
 @pytest.mark.slow
+@pytest.mark.product
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize(
     ("heads", "queries", "keys"),
@@ -81,6 +82,7 @@ def tiles(queries: list[int], keys: list[int], side: int, causal: bool) -> list[
 
 
 @pytest.mark.slow
+@pytest.mark.product
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize(
     ("heads", "queries", "keys"),

@@ -135,11 +135,12 @@ def test_proved(target: str, op: str) -> None:
 def test_prepared_calls_follow_the_tensor(device: str) -> None:
     """Later calls of a shape run what the first prepared: on other data, elsewhere, and after other shapes."""
     room = random(3, 20002, device=device)
-    for _ in range(2):
-        for x in (room, room[:, 1:], room[:, :20000], room[1:, 1:], room.t(), room[:, ::2], room[:0]):
+    part = room[:, :6002]
+    for turn in range(2):
+        for x in (room, part, part[:, 1:], part[:, :6000], part[1:, 1:], part.t(), part[:, ::2], part[:0]):
             for dim in (0, 1, None):
-                for keepdim in (False, True):
-                    close(reduce(x, "sum", dim, keepdim), exact(x, "sum", dim, keepdim), x.numel())
+                keepdim = (turn + x.shape[0]) % 2 == 0
+                close(reduce(x, "sum", dim, keepdim), exact(x, "sum", dim, keepdim), x.numel())
         room += 1
 
 
