@@ -40,6 +40,7 @@ __all__ = [
     "atomic_max",
     "atomic_min",
     "barrier",
+    "begin_turns",
     "bfloat16",
     "blocked",
     "boolean",
@@ -60,6 +61,7 @@ __all__ = [
     "device_print",
     "distinct",
     "empty",
+    "end_turns",
     "erf",
     "exp",
     "exp2",
@@ -798,6 +800,19 @@ def s_waitcnt(vmcnt: int | None = None, lgkmcnt: int | None = None) -> None:
 def s_barrier() -> None:
     """Wait for all waves of the block. For other waves, order what the last `s_waitcnt(lgkmcnt=0)` found done (gfx942).
     """
+
+
+@_kernel_only
+def begin_turns() -> None:
+    """From here to `end_turns()`, the second half of the waves is one barrier behind the first half (gfx942).
+
+    Between two barriers, one half does what comes before the barrier and the other half what comes after it: one loads,
+    say, while the other multiplies. Barriers of both kinds count. Both calls stand in the kernel's own body, once."""
+
+
+@_kernel_only
+def end_turns() -> None:
+    """Let the half of the waves that is behind catch up. See `begin_turns`."""
 
 
 @_kernel_only

@@ -207,6 +207,8 @@ _WAVES = (
        "waits until at most VM of the wave's loads to LDS, and LGKM of its accesses to LDS, are unfinished; -1: any "
        "number", "global_load_lds", _AMD, True),
     _f("wave_barrier", "", "void", "", "all waves of the block meet, and nothing more", "", _AMD),
+    _f("wave_barrier_from", "int FIRST", "void", "", "wave_barrier() for the waves from thread FIRST on", "", _AMD),
+    _f("wave_barrier_below", "int FIRST", "void", "", "wave_barrier() for the waves before thread FIRST", "", _AMD),
     _f("wave_priority", "int LEVEL", "void", "", "the wave's priority, 0 to 3", "", _AMD),
     _f("place", "", "int", "int own, int same", "own + same, the same in all lanes, in one register, to which accesses "
        "to shared memory add constants", "", _AMD),

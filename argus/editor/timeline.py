@@ -16,10 +16,12 @@ from argus.ir.nodes import (
     Barrier,
     BarrierArrive,
     BarrierSync,
+    BeginTurns,
     BulkCommit,
     BulkWait,
     CommitGroup,
     Copy,
+    EndTurns,
     For,
     If,
     Kernel,
@@ -199,7 +201,7 @@ class _Walk:
             case MbarrierWait(barrier=barrier, index=index, parity=parity):
                 self.waits.append((number, self.slot(barrier, index, env), value_of(parity, env)))
                 return "wait", f"wait {self.named(barrier, index, env)}", ()
-            case Barrier() | BarrierSync() | BarrierArrive() | WaveBarrier():
+            case Barrier() | BarrierSync() | BarrierArrive() | WaveBarrier() | BeginTurns() | EndTurns():
                 return "barrier", "barrier" if isinstance(stmt, Barrier) else "named barrier", ()
             case _:
                 return "", "", ()

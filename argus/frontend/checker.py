@@ -68,6 +68,7 @@ def check(module: Module, kernel_name: str, options: Options) -> Kernel:
         raise SourceError(*_sorted(context.diagnostics)) from None
     statements.run(context, function.body)
     body = roles.finished(context)
+    waves.paired(context)
     if context.diagnostics:
         raise SourceError(*_sorted(context.diagnostics))
     kernel = Kernel(

@@ -19,10 +19,12 @@ from argus.ir.nodes import (
     Barrier,
     BarrierArrive,
     BarrierSync,
+    BeginTurns,
     BulkCommit,
     BulkWait,
     CommitGroup,
     Copy,
+    EndTurns,
     For,
     Hint,
     If,
@@ -136,7 +138,7 @@ def relations(stmt: Stmt) -> tuple[Relation, ...]:
             return ()
         case BarrierSync() | BarrierArrive():
             return ()
-        case WaitCounts() | WaveBarrier() | Hint():
+        case WaitCounts() | WaveBarrier() | BeginTurns() | EndTurns() | Hint():
             return ()
         case _:
             assert_never(stmt)

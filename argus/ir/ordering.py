@@ -110,6 +110,21 @@ class WaveBarrier(Statement):
     FORM: ClassVar[str] = "s_barrier"
 
 
+@dataclass(frozen=True, slots=True)
+class BeginTurns(Statement):
+    """The second half of the block's waves waits at a bare barrier: from here on it is one barrier behind the first
+    half, which does what comes next at the same time as the second half does what came before (s_barrier)."""
+
+    FORM: ClassVar[str] = "begin_turns"
+
+
+@dataclass(frozen=True, slots=True)
+class EndTurns(Statement):
+    """The first half of the block's waves waits at a bare barrier, so that no half is behind any more (s_barrier)."""
+
+    FORM: ClassVar[str] = "end_turns"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hint(Statement):
     """A statement that changes no value and no order. It tells the compiler or the machine what is likely to help.
@@ -262,5 +277,5 @@ Asynchronous = Union[
 HINTS: tuple[type[Hint], ...] = (WavePriority, SchedGroup, SchedBarrier)
 """All hints. A new hint is added here and in the instruction table, and nowhere else."""
 
-WaveStep = Union[WaitCounts, WaveBarrier, Hint]
+WaveStep = Union[WaitCounts, WaveBarrier, BeginTurns, EndTurns, Hint]
 """Statements of AMD's waves that order others, or give a hint."""

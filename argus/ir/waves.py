@@ -17,7 +17,7 @@ from typing_extensions import assert_never
 
 from argus.ir.descriptor import describe
 from argus.ir.instruction import INSTRUCTIONS, STEPS, CopyRow, Order
-from argus.ir.nodes import Copy, Hint, Stmt, WaitCounts, WaveBarrier, WaveStep
+from argus.ir.nodes import BeginTurns, Copy, EndTurns, Hint, Kernel, Stmt, WaitCounts, WaveBarrier, WaveStep
 from argus.ir.statement import Problem
 from argus.ir.target import Target
 
@@ -57,13 +57,25 @@ def load_to_lds(stmt: Copy, row: CopyRow) -> Iterator[Problem]:
         yield f"{row.name} writes in every lane: masked elements need `other` 0", stmt.span
 
 
+def turns(kernel: Kernel) -> tuple[int, int] | None:
+    """Return the places in the kernel's body between which halves of the waves take turns, or None if they do not."""
+    begins = [at for at, s in enumerate(kernel.body) if isinstance(s, BeginTurns)]
+    ends = [at for at, s in enumerate(kernel.body) if isinstance(s, EndTurns)]
+    return (begins[0], ends[0]) if len(begins) == len(ends) == 1 and begins[0] < ends[0] else None
+
+
+def behind(kernel: Kernel) -> int:
+    """Return the first thread of the half that is behind where waves take turns."""
+    return kernel.num_threads // 2
+
+
 def operands(stmt: WaveStep) -> dict[str, tuple[int, ...]]:
     """Return the operands of a step, by the rows of the instruction table of which the step consists."""
     match stmt:
         case WaitCounts(vm=vm, lgkm=lgkm):
             named = {"s_waitcnt vmcnt": vm, "s_waitcnt lgkmcnt": lgkm}
             return {name: (n,) for name, n in named.items() if n is not None}
-        case WaveBarrier():
+        case WaveBarrier() | BeginTurns() | EndTurns():
             return {"s_barrier": ()}
         case Hint(ROW=name):
             return {name: tuple(getattr(stmt, field) for field in describe(type(stmt)).fields)}

@@ -12,9 +12,11 @@ from argus.ir.nodes import (
     Barrier,
     BarrierArrive,
     BarrierSync,
+    BeginTurns,
     BulkCommit,
     BulkWait,
     CommitGroup,
+    EndTurns,
     For,
     If,
     Kernel,
@@ -49,6 +51,7 @@ Block = tuple[Stmt, ...]
 SYNCHRONISATION = (
     Barrier, CommitGroup, WaitGroup, MmaFence, MmaCommit, MmaWait, BulkCommit, BulkWait, ProxyFence,
     MbarrierExpect, MbarrierArrive, MbarrierWait, BarrierSync, BarrierArrive, WaitCounts, WaveBarrier,
+    BeginTurns, EndTurns,
     MbarrierInit, MbarrierFence,
 )  # fmt: skip
 

@@ -138,12 +138,28 @@ def check(block: Block, stmt: AssertTags, frame: Frame) -> None:
             box = _Box(stmt, frame, tuple(c[keep] for c in box.coords), None)
             if not keep.any():
                 continue
+        if not frame.active.all() and (held := _held(block, stmt, box)) is not None:
+            box = _Box(stmt, frame, tuple(c[held] for c in box.coords), None)
+            if not held.any():
+                continue
         for condition in stmt.conditions:
             for replica in range(_most_replicas(block, condition)):
                 if isinstance(condition, TagEqual):
                     _equal(block, condition, box, replica)
                 else:
                     _tuple(block, condition, box.step(block), replica)
+
+
+def _held(block: Block, stmt: AssertTags, box: _Box) -> Array | None:
+    """Return the coordinates whose registers the executing threads hold, or None if the assertion reads none."""
+    step, result = box.step(block), None
+    for elem in (elem for condition in stmt.conditions for elem in _elements(condition)):
+        memory = block.memories[elem.obj]
+        if isinstance(memory, Registers):
+            place = ghost(block, elem, step, 0)
+            mine = box.frame.active[place.cell // memory.per_thread] & place.ok
+            result = mine if result is None else result & mine
+    return result
 
 
 def _boxes(stmt: AssertTags, frame: Frame) -> Iterator[_Box]:
@@ -162,15 +178,19 @@ def _boxes(stmt: AssertTags, frame: Frame) -> Iterator[_Box]:
 
 def _most_replicas(block: Block, condition: TagCondition) -> int:
     """Return the largest number of registers that hold one element of a fragment in the condition."""
-    elems: list[Elem] = [condition.elem] if isinstance(condition, TagTuple) else []
-    sides = condition.terms if isinstance(condition, TagTuple) else (condition.left, condition.right)
-    elems += [s.elem for s in sides if isinstance(s, TagField)]
     most = 1
-    for elem in elems:
+    for elem in _elements(condition):
         memory = block.memories[elem.obj]
         if isinstance(memory, Registers):
             most = max(most, int(memory.layout.counts().max()))
     return most
+
+
+def _elements(condition: TagCondition) -> list[Elem]:
+    """Return the elements whose tags a condition reads."""
+    whole: list[Elem] = [condition.elem] if isinstance(condition, TagTuple) else []
+    sides = condition.terms if isinstance(condition, TagTuple) else (condition.left, condition.right)
+    return [*whole, *(s.elem for s in sides if isinstance(s, TagField))]
 
 
 def _axes(value: TagTerm) -> frozenset[int]:

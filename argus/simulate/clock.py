@@ -65,6 +65,8 @@ class Team:
     """Number of groups of bulk stores that the first thread has closed so far."""
     drained: int = 0
     """The last segment whose accesses every thread has waited for by lgkmcnt."""
+    members: Array | None = None
+    """A mask of the block's threads that form the team, if its frames are those of the whole block."""
     counts: dict[str, Array] = field(default_factory=dict)
     """For each running count: the number of iterations that each thread began, modulo the count's wrap."""
 

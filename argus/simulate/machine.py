@@ -10,6 +10,7 @@ import numpy as np
 
 from argus.ir.expr import Expr
 from argus.ir.nodes import Kernel, Stmt, Tag
+from argus.ir.waves import turns
 from argus.layout import FragmentLayout
 from argus.simulate.clock import Clock, Team
 from argus.simulate.evaluate import Number
@@ -143,7 +144,7 @@ class Block:
             if f.name in hazardous:
                 registers.hazards = Hazards(len(registers.marks), hazardous[f.name])
             memories[f.name] = registers
-        teams = 1 + len(kernel_roles(kernel))
+        teams = 1 + len(kernel_roles(kernel)) + (0 if turns(kernel) is None else 2)
         clock = Clock.start(teams + sum(b.count for b in kernel.barriers) + len(named_barriers(kernel)))
         team = Team("the block", 0, 0, kernel.num_threads, clock, 0)
         groups = np.zeros(kernel.num_threads, dtype=np.int64)
@@ -170,7 +171,7 @@ class Block:
 
     def passes(self, stmt: Stmt, frame: Frame, what: str) -> None:
         """Log a statement that only orders other statements."""
-        threads = 0 if frame.active.all() else int(frame.active.sum())
+        threads = 0 if frame.whole else int(frame.active.sum())
         self.run.log.steps.append(Ordered(self._event(stmt, frame), what, threads=threads))
 
     def _event(self, stmt: Stmt, frame: Frame) -> int:

@@ -25,8 +25,9 @@ from typing import get_args
 import numpy as np
 
 from argus.ir.cluster import rank_of
-from argus.ir.nodes import Asynchronous, Barrier, Kernel, Roles, WaveBarrier
+from argus.ir.nodes import Asynchronous, Barrier, Kernel, Roles, Stmt, WaveBarrier
 from argus.ir.visit import walk
+from argus.ir.waves import turns
 from argus.simulate import bulk, events, mbarrier, product, races, stores
 from argus.simulate.clock import Team
 from argus.simulate.machine import Block
@@ -36,6 +37,7 @@ from argus.simulate.peers import Lives
 from argus.simulate.phase import Waiting
 from argus.simulate.statements import Pause, execute
 from argus.simulate.step import Frame
+from argus.simulate.turns import frames, meet, rejoin, walks
 from argus.simulate.usage import kernel_roles
 
 
@@ -150,6 +152,10 @@ def run_block(block: Block, schedule: Schedule) -> None:
     warp = np.arange(kernel.num_threads) // kernel.warp_size
     together = (*get_args(Asynchronous), WaveBarrier)
     apart = schedule.single and not any(isinstance(s, together) for s in walk(kernel.body))
+    taken = turns(kernel)
+    if taken is not None:
+        _in_turns(block, taken, schedule)
+        return
     groups = [warp == w for w in range(kernel.num_warps)] if apart else [warp >= 0]
     frames = [Frame(group, {}, block.team, block.programs[0]) for group in groups]
     _run(block, [Party(execute(block, before, frame), frame) for frame in frames], schedule)
@@ -164,6 +170,35 @@ def run_block(block: Block, schedule: Schedule) -> None:
         races.stray(block, found)
     for _ in execute(block, rest[1:], frames[0]):
         raise ValueError("nothing but tags may follow the roles")
+
+
+def _in_turns(block: Block, taken: tuple[int, int], schedule: Schedule) -> None:
+    """Run a kernel whose waves take turns from one place of its body to another."""
+    kernel, (begin, end) = block.run.kernel, taken
+    whole = Frame(np.ones(kernel.num_threads, dtype=np.bool_), {}, block.team, block.programs[0])
+    _run(block, [Party(execute(block, kernel.body[:begin], whole), whole)], schedule)
+    halves = frames(block)
+    parties = [
+        Party(walk, frame)
+        for walk, frame in zip(walks(block, kernel.body[begin : end + 1], halves), halves, strict=True)
+    ]
+    last = len(parties)
+    while not all(p.ended for p in parties):
+        ready = [i for i, p in enumerate(parties) if p.ready]
+        if ready:
+            last = schedule.pick(ready, last)
+            parties[last].advance()
+            continue
+        stmts = []
+        for party in parties:
+            if not isinstance(party.pause, tuple):
+                raise Stopped  # the trips of a loop differ between the halves, which was reported
+            stmts.append(party.pause[0])
+            _all_present(block, [party.pause], party.frame.team)
+            party.pause = None
+        meet(block, stmts, halves)
+    rejoin(block, halves)
+    _run(block, [Party(execute(block, kernel.body[end + 1 :], whole), whole)], schedule)
 
 
 def _run_roles(block: Block, schedule: Schedule) -> list[Team]:
@@ -229,10 +264,10 @@ def _meet(block: Block, parties: list[Party]) -> bool:
     return met
 
 
-def _all_present(block: Block, here: list[tuple[Barrier | WaveBarrier, Frame]], team: Team) -> None:
+def _all_present(block: Block, here: list[tuple[Stmt, Frame]], team: Team) -> None:
     """Report a barrier that some threads of the team do not reach."""
     stmt, frame = here[0]
-    present: Array = np.zeros(team.threads, dtype=np.bool_)
+    present: Array = np.zeros(team.threads, dtype=np.bool_) if team.members is None else ~team.members
     for other, its in here:
         if other is stmt and (its.loops, its.program) == (frame.loops, frame.program):
             present |= its.active

@@ -17,11 +17,13 @@ from argus.ir.nodes import (
     Barrier,
     BarrierArrive,
     BarrierSync,
+    BeginTurns,
     BulkCommit,
     BulkWait,
     CommitGroup,
     Copy,
     Counter,
+    EndTurns,
     For,
     Hint,
     If,
@@ -61,7 +63,7 @@ from argus.simulate.step import Frame, Step
 _LARGEST_INT = 2**31 - 1
 
 
-Pause = Union[tuple[Barrier | WaveBarrier, Frame], Waiting]
+Pause = Union[tuple[Barrier | WaveBarrier | BeginTurns | EndTurns, Frame], Waiting]
 """A place where threads wait for others: at a barrier, or for an mbarrier."""
 
 
@@ -130,6 +132,8 @@ def execute(block: Block, body: tuple[Stmt, ...], frame: Frame) -> Iterator[Paus
                 assertions.check(block, stmt, frame)
             case Hint() | Spec():
                 pass
+            case BeginTurns() | EndTurns():
+                raise ValueError("turns begin and end at the top level of a kernel")
             case _:
                 _order(block, stmt, frame)
 
@@ -213,7 +217,7 @@ def _wait_counts(block: Block, stmt: WaitCounts, frame: Frame) -> None:
     accesses."""
     if stmt.vm is not None:
         asynchronous.wait(block, stmt.vm, block.step(stmt, frame, None))
-    if stmt.lgkm == 0 and frame.active.all():
+    if stmt.lgkm == 0 and frame.whole:
         frame.team.drained = frame.team.segment
         block.tick(frame.team)
 

@@ -32,6 +32,11 @@ class Frame:
     program: Program
 
     @property
+    def whole(self) -> bool:
+        """True if all threads of the team execute."""
+        return bool(self.active.all() if self.team.members is None else self.active[self.team.members].all())
+
+    @property
     def threads(self) -> Array:
         """The numbers of the executing threads in the block."""
         return np.flatnonzero(self.active) + self.team.first

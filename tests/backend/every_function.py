@@ -167,6 +167,8 @@ def waves() -> str:
         "argus::wait_counts<-1, 0>();",
         "argus::wait_counts<0, 0>();",
         "argus::wave_barrier();",
+        "argus::wave_barrier_from<64>();",
+        "argus::wave_barrier_below<64>();",
         "alignas(16) float x[1];",
         "argus::load_shared<1>(smem, argus::place((t ^ 65) * 4, 0), x);",
         "x[0] = argus::maximum_of<1>(argus::minimum_of<1>(x[0], x), x);",

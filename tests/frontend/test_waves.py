@@ -12,6 +12,7 @@ from tests.frontend.kernels import elaborate, errors, statements
         ("al.s_waitcnt(lgkmcnt=0)", "s_waitcnt lgkmcnt 0"),
         ("al.s_waitcnt(0, 0)", "s_waitcnt vmcnt 0 lgkmcnt 0"),
         ("al.s_barrier()", "s_barrier"),
+        ("al.begin_turns()\nal.end_turns()", "begin_turns\nend_turns"),
         ("al.s_setprio(2)", "s_setprio 2"),
         ("al.sched_group_barrier(0x8, 4)", "sched_group_barrier mask 8 size 4 sync 0"),
         ("al.sched_barrier(0x384)", "sched_barrier mask 900"),
@@ -19,8 +20,8 @@ from tests.frontend.kernels import elaborate, errors, statements
     ],
 )
 def test_statements(call, line):
-    assert statements(call, target="gfx942") == [line]
-    (other,) = errors(call, target="sm_80")
+    assert statements(call, target="gfx942") == line.splitlines()
+    other = errors(call, target="sm_80")[0]
     assert other.code == "unknown-instruction"
     assert "is an instruction of AMD's waves" in other.message
 
@@ -43,6 +44,22 @@ def test_rejected_beside_an_accepted_twin(says, bad, good):
     assert found.code == "wrong-arguments"
     assert says in found.message
     elaborate(good, target="gfx942")
+
+
+@pytest.mark.parametrize(
+    ("code", "says", "bad"),
+    [
+        ("bad-turns", "these turns do not end", "al.begin_turns()"),
+        ("bad-turns", "no turns have begun", "al.end_turns()"),
+        ("bad-turns", "in one part", "al.begin_turns()\nal.begin_turns()\nal.end_turns()"),
+        ("bad-turns", "in one part", "al.begin_turns()\nal.end_turns()\nal.end_turns()"),
+        ("conditional-declaration", "holds for the whole kernel", "for i in range(3):\n    al.begin_turns()"),
+    ],
+)
+def test_turns_begin_and_end_once(code, says, bad):
+    found = errors(bad, target="gfx942")[0]
+    assert found.code == code
+    assert says in found.message
 
 
 def test_a_load_to_lds_is_named():

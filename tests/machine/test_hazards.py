@@ -12,7 +12,8 @@ from tests.machine import cases
 from tests.machine.cases import Case
 from tests.machine.gfx942.code import Code, Instruction, load
 from tests.machine.gfx942.wave import Hazard
-from tests.machine.kernels import built
+from tests.machine.kernels import built, run
+from tests.verify.test_wave_turns import rows
 
 pytestmark = pytest.mark.slow
 
@@ -132,3 +133,13 @@ def test_stores_to_inputs_are_caught() -> None:
     case = cases.gemm(*GEMM)
     with pytest.raises(Hazard, match="are written, outside of what the launch allows"):
         replace(case, right={}).check()
+
+
+def test_halves_that_take_turns_are_seen_to_race() -> None:
+    """The half that is behind writes the next row while the other half reads it."""
+    x = np.arange(5 * 256, dtype=np.float32).reshape(5, 256)
+    y = np.zeros_like(x)
+    run(rows(), (1,), ("y",), x=x, y=y, N=5)
+    np.testing.assert_array_equal(y, x[:, ::-1])
+    with pytest.raises(Hazard):
+        run(rows(early=False), (1,), ("y",), x=x, y=y, N=5)

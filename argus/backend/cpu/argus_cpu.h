@@ -281,6 +281,12 @@ template <int VM, int LGKM> void wait_counts() {
     if constexpr (VM >= 0) cp_async_wait<VM>();
 }
 inline void wave_barrier() { barrier(); }
+template <int FIRST> void wave_barrier_from() {
+    if (thread_id() >= FIRST) wave_barrier();
+}
+template <int FIRST> void wave_barrier_below() {
+    if (thread_id() < FIRST) wave_barrier();
+}
 template <int LEVEL> void wave_priority() {}
 template <int MASK, int SIZE, int SYNC> void sched_group() {}
 template <int MASK> void sched_kinds() {}

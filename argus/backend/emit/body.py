@@ -31,10 +31,12 @@ from argus.ir.nodes import (
     Barrier,
     BarrierArrive,
     BarrierSync,
+    BeginTurns,
     BulkCommit,
     BulkWait,
     CommitGroup,
     Copy,
+    EndTurns,
     For,
     Fragment,
     Hint,
@@ -151,7 +153,7 @@ def _statement(stmt: Stmt, writer: Writer) -> None:
             pass
         case BulkCommit() | BulkWait() | BarrierSync() | BarrierArrive() | MbarrierInit() | MbarrierFence():
             emit_asynchronous(stmt, writer)
-        case WaitCounts() | WaveBarrier() | Hint():
+        case WaitCounts() | WaveBarrier() | BeginTurns() | EndTurns() | Hint():
             emit_wave_step(stmt, writer)
         case Programs():
             _programs(stmt, writer)

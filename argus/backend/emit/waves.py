@@ -6,8 +6,8 @@ from typing_extensions import assert_never
 
 from argus.backend.emit.scope import Writer
 from argus.ir.instruction import STEPS
-from argus.ir.nodes import Hint, WaitCounts, WaveBarrier, WaveStep
-from argus.ir.waves import operands
+from argus.ir.nodes import BeginTurns, EndTurns, Hint, WaitCounts, WaveBarrier, WaveStep
+from argus.ir.waves import behind, operands
 
 
 def emit_wave_step(stmt: WaveStep, writer: Writer) -> None:
@@ -18,6 +18,10 @@ def emit_wave_step(stmt: WaveStep, writer: Writer) -> None:
             writer.line(f"argus::wait_counts<{counts}>();")
         case WaveBarrier():
             writer.line("argus::wave_barrier();")
+        case BeginTurns():
+            writer.line(f"argus::wave_barrier_from<{behind(writer.kernel)}>();")
+        case EndTurns():
+            writer.line(f"argus::wave_barrier_below<{behind(writer.kernel)}>();")
         case Hint():
             row = STEPS[stmt.ROW]
             if row.call:

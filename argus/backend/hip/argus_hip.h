@@ -358,6 +358,13 @@ template <int VM, int LGKM> ARGUS_FN void wait_counts() {
     else asm volatile("s_waitcnt lgkmcnt(%0)" ::"n"(LGKM) : "memory");
 }
 ARGUS_FN void wave_barrier() { asm volatile("s_barrier" ::: "memory"); }
+// The branch is a scalar one: a barrier acts even if no lane is active.
+template <int FIRST> ARGUS_FN void wave_barrier_from() {
+    if (__builtin_amdgcn_readfirstlane(thread_id()) >= FIRST) wave_barrier();
+}
+template <int FIRST> ARGUS_FN void wave_barrier_below() {
+    if (__builtin_amdgcn_readfirstlane(thread_id()) < FIRST) wave_barrier();
+}
 template <int LEVEL> ARGUS_FN void wave_priority() { __builtin_amdgcn_s_setprio(LEVEL); }
 template <int MASK, int SIZE, int SYNC> ARGUS_FN void sched_group() {
     __builtin_amdgcn_sched_group_barrier(MASK, SIZE, SYNC);

@@ -11,9 +11,11 @@ from argus.ir.nodes import (
     Barrier,
     BarrierArrive,
     BarrierSync,
+    BeginTurns,
     BulkCopy,
     BulkWait,
     CommitGroup,
+    EndTurns,
     MbarrierArrive,
     MbarrierExpect,
     MbarrierFence,
@@ -145,6 +147,14 @@ def named_barrier(stmt: BarrierSync | BarrierArrive, site: Site) -> Iterator[Pro
 def wave_step(stmt: WaveStep, site: Site) -> Iterator[Problem]:
     """Check that the operands of a wave's step are in the instruction's range."""
     yield from waves.wave_step(stmt)
+
+
+def turns(stmt: BeginTurns | EndTurns, site: Site) -> Iterator[Problem]:
+    """Check that waves take turns once, in a part of the kernel's body, and that they are of an even number."""
+    if not site.once or site.role is not None or waves.turns(site.kernel) is None:
+        yield "waves take turns from one `begin_turns` to one `end_turns`, in no loop, branch or role", stmt.span
+    if site.kernel.num_warps % 2:
+        yield f"waves take turns in halves, and the block has {site.kernel.num_warps}", stmt.span
 
 
 def wave_step_explicit(stmt: WaveStep, site: Site, target: Target) -> Iterator[Problem]:

@@ -16,6 +16,7 @@ from argus.ir.cluster import rank_of
 from argus.ir.expr import Thread, walk
 from argus.ir.instruction import Order
 from argus.ir.nodes import Accumulate, Shared, Tensor
+from argus.ir.waves import behind as first_behind
 from argus.simulate.sizes import integer_parameters
 from argus.verify.checks.meetings import never_meet
 from argus.verify.findings import FailurePlace, Finding, axes_help, place_of, unknown
@@ -87,10 +88,14 @@ def _within_block(model: Model, ordering: Ordering, obj: Shared | Tensor, a: Cel
             unfenced = ordering.without_proxy_fence(met, a.site, b.site, order)
             if not unfenced.is_empty():
                 return _proxy(model, obj, a, b, unfenced)
-    if loose.is_empty():
+    tensor = isinstance(obj, Tensor)
+    behind = ordering.behind(in_turn, a.site, b.site, order, tensor) if ordering.turns else loose
+    if loose.is_empty() and behind.is_empty():
         return None
     same_cell = a.map.apply_range(b.map.reverse())
     pairs = _different_threads(model, a, b, _at_iterations(model, same_cell, loose, a, b))
+    if ordering.turns:
+        pairs = pairs.union(_behind(model, a, b, _at_iterations(model, same_cell, behind, a, b)))
     if pairs.is_empty() and asynchronous:
         # The issuing thread itself must have waited for its copy.
         pairs = _at_iterations(model, same_cell, ordering.uncompleted(conflict, a.site, b.site, order), a, b)
@@ -160,6 +165,19 @@ def _different_threads(model: Model, a: Cells, b: Cells, pairs: Map) -> Map:
         return pairs
     different = threads_a.apply_range(unequal(threads_a.get_space().range())).apply_range(threads_b.reverse())
     return pairs.intersect(different)
+
+
+def _behind(model: Model, a: Cells, b: Cells, pairs: Map) -> Map:
+    """Return the pairs of instances of which the half of the waves that is behind executes the first, and the other
+    half the second."""
+    first = first_behind(model.kernel)
+    for cells, late in ((a, True), (b, False)):
+        threads = thread_map(model, cells)
+        if threads is not None:
+            half = model.parse_set(f"{{ [t] : t {'>=' if late else '<'} {first} }}")
+            own = threads.intersect_range(half).domain()
+            pairs = pairs.intersect_domain(own) if late else pairs.intersect_range(own)
+    return pairs
 
 
 def thread_map(model: Model, cells: Cells) -> Map | None:

@@ -24,7 +24,9 @@ from argus.ir.nodes import (
     Barrier,
     BarrierArrive,
     BarrierSync,
+    BeginTurns,
     Copy,
+    EndTurns,
     For,
     If,
     Kernel,
@@ -277,7 +279,7 @@ def is_launch_constant(expr: Expr) -> bool:
 
 def is_collective(site: Site) -> bool:
     """Return True if lanes of a warp, the warps of a warpgroup, or all threads of the block must meet here."""
-    barriers = (Barrier, BarrierSync, BarrierArrive, WaveBarrier, WaitCounts)
+    barriers = (Barrier, BarrierSync, BarrierArrive, WaveBarrier, BeginTurns, EndTurns, WaitCounts)
     together = isinstance(site.stmt, (*barriers, Mma, MmaFence, MmaCommit, MmaWait)) or counted(site.stmt)
     return together or any(a.holders is Holders.WARP for a in site.accesses)
 

@@ -15,6 +15,9 @@ Between roles only mbarriers establish order: an access, then an arrival of its 
 the phase of that arrival, possibly in several hops (`Knowledge`). Writes of the copy engine are released at waits for
 the phase that counts their bytes.
 
+Where halves of the waves take turns, the half that is behind has passed one barrier less. So its accesses are ordered
+before those of the other half only from the barrier after the one that releases them.
+
 So an access has a few release times, one for each way in which others may learn of it. A later access is ordered if
 it comes after any of them.
 """
@@ -28,9 +31,11 @@ from itertools import chain
 from argus.ir.instruction import Order
 from argus.ir.nodes import (
     Barrier,
+    BeginTurns,
     BulkCommit,
     BulkWait,
     CommitGroup,
+    EndTurns,
     MbarrierFence,
     MmaCommit,
     MmaFence,
@@ -44,7 +49,7 @@ from argus.ir.nodes import (
     WaitGroup,
     WaveBarrier,
 )
-from argus.ir.waves import counted, loads_to_lds
+from argus.ir.waves import counted, loads_to_lds, turns
 from argus.verify.model.isl import Map, Set, first, isl
 from argus.verify.model.program import Site, is_uniform
 from argus.verify.model.relations import Model
@@ -67,7 +72,8 @@ class Ordering:
         """Prepare the caches. `read` returns the protocol of the model; it is called only when a question needs it."""
         self.model, self._read = model, read
         self.later = model.before()
-        self._bare = any(isinstance(s.stmt, WaveBarrier) for s in model.sites)
+        self._bare = any(isinstance(s.stmt, WaveBarrier | BeginTurns) for s in model.sites)
+        self.turns = turns(model.kernel) is not None
         # A bare barrier orders statements by the memory that they access, so no statement can represent another.
         self._like = {s.index: s for s in model.sites} if self._bare else model.like
         self._completed: dict[tuple[int, Order], Map] = {}
@@ -218,6 +224,25 @@ class Ordering:
             knowledge = self.protocol.ordinary if ordinary else self.knowledge
             yield from knowledge.after(done, site.role, role.name)
 
+    def released_to_lead(self, site: Site, order: Order, tensor: bool) -> Iterator[Map]:
+        """{iteration of the half of the waves that is behind -> a time from which the other half is ordered after it}.
+
+        The barrier that releases the access is the last of them that the other half has passed. While halves take
+        turns, that half then stands at its next barrier. `tensor`: for accesses to tensors that one must be a full one.
+        """
+        within = self._in_turns()
+        events = self._times(Barrier, None)
+        if not tensor:
+            bare = self._at(lambda s: isinstance(s, WaveBarrier | EndTurns), None)
+            events = events.union(bare)
+        for way in self.released(site, order, None):
+            yield way.subtract_range(within).union(self.knowledge.next_after(way.intersect_range(within), events))
+
+    def _in_turns(self) -> Set:
+        """Times at which halves of the waves take turns."""
+        begin, end = self._times(BeginTurns, None), self._times(EndTurns, None)
+        return begin.apply(self.later).intersect(end.apply(self.later.reverse()))
+
     # ------------------------------------------------------------------ questions
 
     def in_turn(self, pairs: Map, first: Site, second: Site) -> Map:
@@ -227,6 +252,11 @@ class Ordering:
     def unordered(self, pairs: Map, first: Site, second: Site, order: Order) -> Map:
         """Return the pairs {iteration of first -> iteration of second} that nothing orders between threads."""
         return self._not_after(pairs, first, second, self.released(first, order, second.role))
+
+    def behind(self, pairs: Map, first: Site, second: Site, order: Order, tensor: bool) -> Map:
+        """Return the pairs {iteration of first -> iteration of second} that nothing orders if the first belongs to the
+        half of the waves that is behind, and the second to the other half."""
+        return self._not_after(pairs, first, second, self.released_to_lead(first, order, tensor))
 
     def uncompleted(self, pairs: Map, first: Site, second: Site, order: Order) -> Map:
         """Return the pairs in schedule order at which the asynchronous first access is not complete for its own thread.

@@ -40,7 +40,8 @@ def step(instruction: Instruction, operands: Operands) -> Step | None:
 
 
 def _places(wave: Wave, address: int, offset: int, width: Width) -> Any:
-    return wave.lds.places(wave.vector(address)[wave.mask].astype(np.int64) + offset, width.size)
+    where = wave.vector(address)[wave.mask].astype(np.int64) + offset
+    return wave.lds.places(where % 2**32, width.size)
 
 
 def _read(instruction: Instruction, items: tuple[Operand, ...], offsets: list[int], width: Width) -> Step:
