@@ -37,7 +37,7 @@ SIDES: dict[str, dict[str, Any]] = {
     "compile": {},
     "autotune": {"mode": "max-autotune"},
     "argus": {"backend": "argus"},
-    "graphs": {"backend": "argus", "mode": "reduce-overhead"},
+    "graphs": {"backend": "argus", "options": {"cudagraphs": True}},
 }
 """Arguments of torch.compile for each side. The side "eager" is the model itself."""
 
@@ -130,8 +130,10 @@ def side(model: nn.Module, name: str, workers: int) -> Any:
     """Return the model as one of `SIDES` compiles it, or the model itself for "eager"."""
     if name == "eager":
         return model
-    more: dict[str, Any] = {"options": {"workers": workers}} if SIDES[name].get("backend") == "argus" else {}
-    return torch.compile(model, dynamic=False, **(SIDES[name] | more))
+    given = dict(SIDES[name])
+    if given.get("backend") == "argus":
+        given["options"] = {"workers": workers} | given.get("options", {})
+    return torch.compile(model, dynamic=False, **given)
 
 
 def launches(once: Callable[[], None]) -> dict[str, Any]:

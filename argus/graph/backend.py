@@ -20,12 +20,14 @@ from argus.graph.calls import call_library
 from argus.graph.capture import inputs, meta_of
 from argus.graph.costs import costly_part
 from argus.graph.decompose import decompositions
+from argus.graph.folded import fold_constants
 from argus.graph.kernel import Generator, KernelText, generate
 from argus.graph.launch import Kernel, View
 from argus.graph.numbers import fold_numbers
 from argus.graph.partition import Apart, Group, Partition, partition
 from argus.graph.pooled import pool_by_rows
 from argus.graph.prove import Outcome, ProofRequest, prove_all, stored
+from argus.graph.replay import replayed
 from argus.graph.report import Entry, Graph, Report, estimated, measured
 from argus.graph.row import NotExpressible
 from argus.graph.scans import scan_whole_rows
@@ -38,28 +40,38 @@ from argus.runtime.device import target_of
 _HINT = 1024  # the assumed value of a symbolic size when an alignment is guessed
 
 
+_MODES = {"default": False, "reduce-overhead": True, "max-autotune": True, "max-autotune-no-cudagraphs": False}
+
+
 @dataclass(frozen=True)
 class Options:
     """Options of the backend: `torch.compile(model, backend="argus", options={...})`.
 
     `fallback`: who runs the operators that no kernel takes, "inductor" or "eager". `workers`: number of processes that
-    prove side by side, by default one for each core.
+    prove side by side, by default one for each core. `cudagraphs`: record the launches in CUDA graphs.
     """
 
     fallback: str = "inductor"
     workers: int | None = None
+    cudagraphs: bool = False
 
     @classmethod
-    def of(cls, given: Mapping[str, Any] | None) -> Options:
-        """Raise ValueError for an unknown option, or for a value that the option does not have."""
-        known = {"fallback": ("inductor", "eager"), "workers": None}
-        for name, value in (given or {}).items():
+    def of(cls, given: Mapping[str, Any] | None, mode: str | None = None) -> Options:
+        """Return the options of `torch.compile(options=..., mode=...)`. Modes are those of Inductor, of which the
+        backend uses one thing: whether they record CUDA graphs.
+
+        Raises ValueError for an unknown option or mode, or for a value that the option does not have."""
+        if mode is not None and mode not in _MODES:
+            raise ValueError(f"backend argus has no mode {mode!r}; it has {', '.join(_MODES)}")
+        given = {"cudagraphs": _MODES[mode or "default"]} | dict(given or {})
+        known = {"fallback": ("inductor", "eager"), "workers": None, "cudagraphs": (True, False)}
+        for name, value in given.items():
             if name not in known:
                 raise ValueError(f"backend argus has no option {name!r}; it has {', '.join(known)}")
             allowed = known[name]
             if allowed is not None and value not in allowed:
                 raise ValueError(f"option {name!r} is {' or '.join(map(repr, allowed))}, and not {value!r}")
-        return cls(**(given or {}))
+        return cls(**given)
 
 
 @dataclass(frozen=True)
@@ -81,27 +93,28 @@ class Backend:
         self.generator, self.survey = generator, survey
         self.graphs: list[Graph] = []
 
-    def __call__(self, gm: torch.fx.GraphModule, example: Sequence[Any], *, options: Any = None, **_: Any) -> Any:
+    def __call__(
+        self, gm: torch.fx.GraphModule, example: Sequence[Any], *, options: Any = None, mode: str | None = None
+    ) -> Any:
         """Compile a graph that Dynamo traced, including gradients if they are needed."""
         from torch._dynamo.backends.common import aot_autograd
         from torch._functorch.partitioners import min_cut_rematerialization_partition
 
-        chosen, owner = Options.of(options), _owner()
+        chosen, owner = Options.of(options, mode), _owner()
         call_library(gm)
-        compiled = partial(self.compiled, options=chosen, owner=owner)
-        recorded = torch.is_grad_enabled() and any(isinstance(x, torch.Tensor) and x.requires_grad for x in example)
+        compiled = partial(self.compiled, options=chosen, owner=owner, given=len(example))
         return aot_autograd(
             fw_compiler=partial(compiled, name="forward"),
             bw_compiler=partial(compiled, name="backward"),
             inference_compiler=partial(compiled, name="inference"),
-            decompositions=decompositions(recorded),
+            decompositions=decompositions(),
             partition_fn=min_cut_rematerialization_partition,
         )(gm, example)
 
     def compiled(
-        self, gm: torch.fx.GraphModule, example: Sequence[Any], *, name: str, options: Options, owner: Any
+        self, gm: torch.fx.GraphModule, example: Sequence[Any], *, name: str, options: Options, owner: Any, given: int
     ) -> Callable[..., Any]:
-        """Compile a graph of ATen operators."""
+        """Compile a graph of ATen operators. `given` is the number of inputs of the graph that Dynamo traced."""
         from torch._functorch._aot_autograd.utils import make_boxed_func
 
         compilation = _Compilation(gm, options, self.generator, self.survey)
@@ -110,9 +123,12 @@ class Backend:
             result = compilation.run()
         else:
             compilation.look()
+        call, note = make_boxed_func(result.forward), ""
+        if options.cudagraphs and self.survey is None:
+            call, note = replayed(gm, call, example, name, given)
         self.graphs = [g for g in self.graphs if g.owner() is not None]
-        self.graphs.append(Graph(name, tuple(compilation.entries), owner))
-        return make_boxed_func(result.forward)
+        self.graphs.append(Graph(name, tuple(compilation.entries), owner, note))
+        return call
 
     def report(self, model: Any) -> Report:
         """Report on the graphs of a compiled model or function. Raises ValueError if there are none."""
@@ -139,6 +155,7 @@ class _Compilation:
         self, gm: torch.fx.GraphModule, options: Options, generator: Generator | None, survey: Survey | None
     ) -> None:
         fold_numbers(gm)
+        fold_constants(gm)
         narrow_attention(gm)
         scan_whole_rows(gm)
         pool_by_rows(gm)

@@ -34,8 +34,9 @@ PARTS = (
     aten.native_layer_norm_backward,
 )
 
-WHOLE = (aten.tril.default, aten.triu.default)
-"""Operators of PyTorch's decompositions that have a row of their own: parts would compute with integers."""
+WHOLE = (aten.tril.default, aten.triu.default, aten._scaled_dot_product_flash_attention_for_cpu.default)
+"""Operators of PyTorch's decompositions that stay whole. Triangles have rows of their own: parts would compute with
+integers. The parts of a CPU's attention give another second result than its gradient reads, and other strides."""
 
 _BLOCKS = 1056
 """Number of programs at which a reduction fills a GPU: eight for each multiprocessor of the largest GPU."""
@@ -44,16 +45,13 @@ _FEW_TERMS, _LEAST_PART, _ACROSS = 4096, 32, 64
 summed."""
 
 
-def decompositions(recorded: bool = False) -> dict[Any, Callable[..., Any]]:
+def decompositions() -> dict[Any, Callable[..., Any]]:
     """Return the decompositions by operator. A decomposition may return NotImplemented, which leaves the operator
-    unchanged.
-
-    `recorded`: gradients are needed. PyTorch's decomposition of a CPU's attention then has to stay away, because its
-    second result is not the one that the operator's gradient reads."""
+    unchanged."""
     from torch._decomp import core_aten_decompositions, get_decompositions
 
     found: dict[Any, Callable[..., Any]] = dict(core_aten_decompositions())
-    for op in (*WHOLE, *((aten._scaled_dot_product_flash_attention_for_cpu.default,) if recorded else ())):
+    for op in WHOLE:
         found.pop(op, None)
     found |= get_decompositions(PARTS)
     return found | OWN

@@ -62,13 +62,21 @@ class Inductor(torch.nn.Module):
 
 
 def _compiled(gm: torch.fx.GraphModule) -> Callable[[list[Any]], Any] | None:
+    from torch._guards import TracingContext
     from torch._inductor.compile_fx import compile_fx_inner
 
     example = [n.meta["val"] for n in gm.graph.nodes if n.op == "placeholder"]
+    context = TracingContext.try_get()
+    strides = getattr(context, "output_strides", None)
     try:
+        if context is not None:  # Inductor would tell the strides of this piece as those of the whole graph.
+            context.output_strides = None
         return compile_fx_inner(gm, example)
     except Exception:  # Whatever Inductor raises, the operators still run.
         return None
+    finally:
+        if context is not None:
+            context.output_strides = strides
 
 
 def _available(found: Partition) -> bool:

@@ -17,7 +17,7 @@ from argus.graph import capture
 from argus.graph.capture import Value, meta_of, value_of
 from argus.graph.operators import elements
 from argus.graph.row import NotExpressible, Operand, Result, Site
-from argus.graph.terms import Extent, Flat, Load, Reduce, Term, Var, parts, walk
+from argus.graph.terms import Element, Extent, Flat, Load, Reduce, Term, Var, parts, walk
 
 if TYPE_CHECKING:
     from torch.fx import Node
@@ -77,7 +77,21 @@ def _operand(argument: Any) -> Any:
     value = value_of(argument)
     meta = meta_of(value)
     assert meta is not None
-    return Operand(meta.shape, meta.dtype, lambda i: Load(value, i, meta.dtype), lambda d: (meta.shape[d],))
+    element = _constant(argument) if capture.is_constant(argument) else _loaded(value, meta.dtype)
+    return Operand(meta.shape, meta.dtype, element, lambda d: (meta.shape[d],))
+
+
+def _loaded(value: Value, dtype: str) -> Element:
+    return lambda index: Load(value, index, dtype)
+
+
+def _constant(node: Node) -> Element:
+    """Return the elements of a tensor that is filled with one number."""
+    row, made = capture.row(node), capture.results(node)[0]
+    assert row is not None and made is not None
+    (found,) = elements(row, Site((Result(made.shape, made.dtype),)), capture.given(node))
+    assert found is not None
+    return found
 
 
 def _reading(load: Load, index: tuple[Flat, ...]) -> Reading:

@@ -35,11 +35,13 @@ class Entry:
 
 @dataclass(frozen=True)
 class Graph:
-    """A compiled graph with an entry for each part. `owner` is the module or the code from which it was traced."""
+    """A compiled graph with an entry for each part. `owner` is the module or the code from which it was traced. `note`
+    says if the graph does not run as asked."""
 
     name: str
     entries: tuple[Entry, ...]
     owner: Any
+    note: str = ""
 
 
 class Report:
@@ -49,11 +51,12 @@ class Report:
     once; `verdict`, one of "proved", "unknown", "refuted" or "left"; `specified`, True if its specification was proved;
     `reason`, if operators were not taken, or did not run as planned; `equality`, the sense in which values are equal;
     `by`, one of "argus", "inductor" or "eager"; `path`, the file with the kernel's text. `measured` says whether times
-    are measured, or estimated for an H200.
+    are measured, or estimated for an H200. `notes` say which graphs do not run as asked, and why.
     """
 
     def __init__(self, graphs: Sequence[Graph], measured: bool) -> None:
         self.measured = measured
+        self.notes = tuple(f"{graph.name}: {graph.note}" for graph in graphs if graph.note)
         total = sum(e.seconds for g in graphs for e in g.entries) or 1.0
         self.rows: list[dict[str, Any]] = [
             {
@@ -92,7 +95,10 @@ class Report:
             table.add_row(row["graph"], row["kernel"], f"{row['share']:.1%}", row["verdict"], row["by"], operators,
                           row["reason"])  # fmt: skip
         text = StringIO()
-        Console(file=text, width=160).print(table)
+        console = Console(file=text, width=160)
+        console.print(table)
+        for note in self.notes:
+            console.print(note, highlight=False, markup=False)
         return text.getvalue()
 
 

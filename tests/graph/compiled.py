@@ -11,11 +11,13 @@ from argus.graph.backend import Backend
 from argus.graph.report import Report
 
 
-def compiled(model: Callable[..., Any], generator: Any = None, **options: Any) -> tuple[Callable[..., Any], Backend]:
+def compiled(
+    model: Callable[..., Any], generator: Any = None, cudagraphs: bool = False, **options: Any
+) -> tuple[Callable[..., Any], Backend]:
     """The model, compiled by a backend of its own. What is left runs eagerly."""
     torch._dynamo.reset()
     backend = Backend(generator)
-    chosen = {"fallback": "eager", "workers": 1}
+    chosen: dict[str, Any] = {"fallback": "eager", "workers": 1, "cudagraphs": cudagraphs}
     return torch.compile(model, backend=backend, options=chosen, **options), backend
 
 

@@ -325,6 +325,21 @@ def test_a_model_that_was_not_compiled_has_no_report() -> None:
         compile_report(nn.Linear(2, 2))
 
 
+def test_modes_are_those_of_inductor() -> None:
+    assert Options.of(None, "reduce-overhead").cudagraphs and not Options.of(None, "default").cudagraphs
+    assert not Options.of({"cudagraphs": False}, "max-autotune").cudagraphs
+    with pytest.raises(ValueError, match="no mode 'fast'"):
+        Options.of(None, "fast")
+
+
+def test_without_a_gpu_the_report_says_that_no_cuda_graph_is_recorded() -> None:
+    call, backend = compiled(lambda x: x * 2 + 1, cudagraphs=True)
+    with torch.no_grad():
+        assert torch.equal(call(torch.ones(3, 4)), torch.full((3, 4), 3.0))
+    (note,) = backend.report(call).notes
+    assert note == "inference: no CUDA graph: no tensor is on a GPU" and note in str(backend.report(call))
+
+
 def test_options_are_checked() -> None:
     assert Options.of({"fallback": "eager"}).fallback == "eager"
     with pytest.raises(ValueError, match="no option 'fallbock'"):

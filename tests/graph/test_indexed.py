@@ -27,6 +27,7 @@ CASES: dict[str, tuple[Callable[..., Any], Any]] = {
     "gather": (lambda a, i: a.gather(2, i) * 2, (x, torch.randint(0, 5, (3, 4, 2)))),
     "triangle": (lambda a: torch.tril(a * 2, -1) + 1, (x,)),
     "triangle of a product": (lambda a, b: torch.triu(a @ b), (torch.randn(9, 5), torch.randn(5, 12))),
+    "triangle of a number": (lambda a: torch.where(torch.ones(4, 5, dtype=torch.bool).tril(), a, 0.0), (x,)),
     "index_select": (lambda a, i: a.index_select(1, i) * 2, (x, torch.tensor([3, 1]))),
 }
 
