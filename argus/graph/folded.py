@@ -68,9 +68,10 @@ def _value(node: Any, values: dict[Any, Any]) -> torch.Tensor | None:
     """Return the value of a node, or None if PyTorch cannot compute it now."""
     with unset_fake_temporarily(), torch.no_grad():
         try:
-            return _computed(node, values)
+            found: torch.Tensor = _computed(node, values)
         except (RuntimeError, NotImplementedError):  # as for a device that this machine lacks
             return None
+        return found
 
 
 def _computed(node: Any, values: dict[Any, Any]) -> Any:

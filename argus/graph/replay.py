@@ -26,6 +26,7 @@ def replayed(gm: torch.fx.GraphModule, call: Boxed, example: Sequence[Any], name
     """
     from torch._dynamo.backends import cudagraphs as trees
     from torch._inductor.cudagraph_trees import cudagraphify_impl
+    from torch._inductor.cudagraph_utils import get_placeholder_info
     from torch._inductor.utils import count_tangents, num_fw_fixed_arguments
 
     if not any(d.type == "cuda" for d in trees.get_device_node_mapping(gm)):
@@ -36,13 +37,13 @@ def replayed(gm: torch.fx.GraphModule, call: Boxed, example: Sequence[Any], name
         return (_passing(call) if backward else call), f"no CUDA graph: {why}"
     recorded = cudagraphify_impl(
         call,
-        example,
+        list(example),
         range(fixed),
         device_index=trees.get_device_index(gm),
         is_backward=backward,
         is_inference=name == "inference",
         stack_traces=trees.get_stack_traces(gm),
-        placeholders=trees.get_placeholder_info(gm.graph),
+        placeholders=get_placeholder_info(gm.graph),
         mutated_input_idxs=trees.find_input_mutations(gm.graph),
     )
     recorded._boxed_call = True  # type: ignore[attr-defined]
