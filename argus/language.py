@@ -147,6 +147,7 @@ __all__ = [
     "tfloat32",
     "thread_id",
     "tiled_mma",
+    "topk",
     "trans",
     "uint8",
     "uint16",
@@ -633,6 +634,17 @@ def sort(x: Tile, axis: int, descending: bool = False) -> Tile:
     """Sort a tile along a dimension whose extent is a power of two. NaN counts as greater than every number.
 
     -0.0 counts as 0.0, and the result contains 0.0 in its place.
+    """
+
+
+@_kernel_only
+def topk(x: Tile, k: int, axis: int, mask: Tile | None = None, largest: bool = True) -> Any:
+    """Return two tiles: the k greatest elements along a dimension in descending order, and their int32 places.
+
+    `largest=False`: the k least, in ascending order. `mask`: the elements that take part, of which there must be k at
+    least; otherwise the last results are no elements. Of equal elements the first comes first. NaN counts as greater
+    than every number, and -0.0 as 0.0. Each of the k rounds is a maximum, so k should be small. In a specification:
+    `al.topk(lambda n: x[m, n], K)[0][r]` for an element, and `[1][r]` for its place.
     """
 
 

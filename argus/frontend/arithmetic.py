@@ -183,7 +183,7 @@ def reduce(call: CallSite) -> Value:
     """Reduce a tile: write the identity element, then accumulate over the whole domain."""
     x, op, dropped, keep = _reduction(call)
     name = call.wanted.name if call.wanted is not None else call.name
-    return _accumulated(call, x, op, dropped, keep, (Const(_identity(op, x.dtype), x.dtype), name))
+    return accumulated(call, x, op, dropped, keep, (Const(_identity(op, x.dtype), x.dtype), name))
 
 
 def first_extremum(call: CallSite) -> Value:
@@ -193,7 +193,7 @@ def first_extremum(call: CallSite) -> Value:
     # The tile is compared with itself, so it is computed once and kept in registers.
     x = tiles.in_registers(context, x, f"{call.name}_of", call.span)
     start = Const(_identity(op, x.dtype), x.dtype)
-    best = _accumulated(call, x, op, dropped, True, (start, f"{call.name}_value"))
+    best = accumulated(call, x, op, dropped, True, (start, f"{call.name}_value"))
     place: Expr = Const(0)
     for d in dropped:
         place = ir.op("add", ir.op("mul", place, Const(x.shape[d])), Coord(d))
@@ -204,7 +204,7 @@ def first_extremum(call: CallSite) -> Value:
     last = Const(prod(x.shape[d] for d in dropped) - 1)
     places = Tile(x.shape, int32, ir.op("where", found, place, last))
     name = call.wanted.name if call.wanted is not None else call.name
-    return _accumulated(call, places, "minimum", dropped, keep, (last, name))
+    return accumulated(call, places, "minimum", dropped, keep, (last, name))
 
 
 def _reduction(call: CallSite) -> tuple[Tile, str, tuple[int, ...], bool]:
@@ -229,7 +229,7 @@ def _reduction(call: CallSite) -> tuple[Tile, str, tuple[int, ...], bool]:
     return x, op, (arguments.axes(call, "axis", rank)[0],), keep
 
 
-def _accumulated(
+def accumulated(
     call: CallSite, x: Tile, op: str, dropped: tuple[int, ...], keep: bool, start: tuple[Const, str]
 ) -> Tile:
     """Return a new fragment with the given start value and name into which all elements of `x` are accumulated."""

@@ -1,21 +1,27 @@
-"""`al.sort`: a bitonic sorting network over one dimension of a register tile, written out step by step.
+"""`al.sort` and `al.topk` of register tiles.
+
+`al.sort` is a bitonic sorting network over one dimension, written out step by step:
 
     for block = 2, 4, ..., n, and distance = block / 2, ..., 2, 1:
         y[i] = x[i ^ distance]
         x[i] = the smaller of x[i] and y[i] if place i takes the smaller one, else the larger
 
 The layout decides where elements meet: in one thread's registers, in the lanes of a warp, or through shared memory.
+
+`al.topk` makes an int64 of each element and its place, the *key*: greater elements have greater keys, and of equal
+elements the first one has the greatest. Keys differ, so each round takes the greatest key below the one before.
 """
 
 from __future__ import annotations
 
 from argus.frontend import arguments, tiles
+from argus.frontend.arithmetic import accumulated
 from argus.frontend.context import CallSite, Handler
-from argus.frontend.values import Tile, Value, shape_text
+from argus.frontend.values import Tile, TupleValue, Value, shape_text
 from argus.ir import expr as ir
 from argus.ir.expr import Const, Coord, Elem, Expr, coords
-from argus.ir.nodes import Access, Map
-from argus.ir.types import boolean, float32, int32
+from argus.ir.nodes import Access, Map, SpecOp, SpecReduce, SpecSoftmax, SpecTerm
+from argus.ir.types import DType, boolean, float32, int32, int64
 
 
 def sort(call: CallSite) -> Value:
@@ -86,4 +92,81 @@ def _bit(at: Expr, size: int) -> Expr:
     return ir.op("lt", ir.op("mod", at, Const(2 * size)), Const(size))
 
 
-HANDLERS: dict[str, Handler] = {"sort": sort}
+_PLACES = 2**31
+LEAST = Const(-(2**63), int64)
+LARGEST = Const(2**62, int64)
+"""More than all keys."""
+
+
+def key(x: Expr, place: Expr, largest: bool) -> Expr:
+    """Return the key of an element: x in its order, or in the opposite one, and its place in the lower 31 bits."""
+    ordered = ir.Op("sortable", (x if x.dtype == float32 else ir.Op("cast", (x,), float32),), int32)
+    wide = ir.Op("cast", (ordered if x.dtype.is_float else x,), int64)
+    wide = wide if largest else ir.Op("sub", (Const(-1, int64), wide), int64)
+    upper = ir.Op("mul", (wide, Const(_PLACES, int64)), int64)
+    return ir.Op("add", (upper, ir.Op("cast", (ir.op("sub", Const(_PLACES - 1), place),), int64)), int64)
+
+
+def place_of(found: SpecTerm) -> SpecTerm:
+    """Return the int32 place in a key."""
+    lower = _applied("cast", (_applied("and", (found, Const(_PLACES - 1, int64)), int64),), int32)
+    return _applied("sub", (Const(_PLACES - 1), lower), int32)
+
+
+def value_of(found: SpecTerm, dtype: DType, largest: bool) -> SpecTerm:
+    """Return the element from which a key was made."""
+    upper = _applied("shr", (found, Const(31, int64)), int64)
+    upper = upper if largest else _applied("sub", (Const(-1, int64), upper), int64)
+    narrow = _applied("cast", (upper,), int32)
+    if not dtype.is_float:
+        return narrow if dtype == int32 else _applied("cast", (narrow,), dtype)
+    number = _applied("sortable", (narrow,), float32)
+    return number if dtype == float32 else _applied("cast", (number,), dtype)
+
+
+def _applied(name: str, args: tuple[SpecTerm, ...], dtype: DType) -> SpecTerm:
+    exprs = tuple(a for a in args if not isinstance(a, (SpecOp, SpecReduce, SpecSoftmax)))
+    return ir.Op(name, exprs, dtype) if len(exprs) == len(args) else SpecOp(name, args, dtype)
+
+
+def topk(call: CallSite) -> Value:
+    """Find the k greatest (or least) elements of a tile along a dimension, and their places, one in each round."""
+    context, x = call.context, arguments.tile(call, "x")
+    (axis,) = arguments.axes(call, "axis", len(x.shape))
+    k, largest = arguments.integer(call, "k", 1), arguments.flag(call, "largest")
+    if k > x.shape[axis]:
+        context.fail(
+            "bad-shape",
+            f"dimension {axis} of {shape_text(x.shape)} has fewer than {k} elements",
+            call.spans["k"],
+            f"use {x.shape[axis]} or less, or load a wider tile",
+        )
+    if x.dtype is boolean or x.dtype.modular or x.dtype.bits > 32 or (not x.dtype.is_float and x.dtype.bits < 16):
+        remedy = "convert first: `x.to(al.int32)` or `x.to(al.float32)`"
+        context.fail("type-mismatch", f"`al.topk` does not order {x.dtype}", call.spans["x"], remedy)
+    expr = key(x.expr, Coord(axis), largest)
+    if arguments.given(call, "mask"):
+        mask = tiles.broadcast(arguments.tile(call, "mask", boolean), x.shape)
+        expr = ir.Op("where", (mask.expr, expr, LEAST), int64)
+    keys = tiles.materialise(context, Tile(x.shape, int64, expr), "topk_keys", call.span)
+    shape = (*x.shape[:axis], k, *x.shape[axis + 1 :])
+    tiles.check_shape(context, shape, call.span)
+    last: Tile | None = None
+    found: Tile | None = None
+    for rank in range(k):
+        below = LARGEST if last is None else tiles.broadcast(last, x.shape).expr
+        rest = ir.Op("where", (ir.op("lt", keys.expr, below), keys.expr, LEAST), int64)
+        start = (LEAST, "topk_key")
+        last = accumulated(call, Tile(x.shape, int64, rest), "maximum", (axis,), True, start)
+        here = tiles.broadcast(last, shape).expr
+        if found is not None:
+            here = ir.Op("where", (ir.op("eq", Coord(axis), Const(rank)), here, found.expr), int64)
+        found = tiles.materialise(context, Tile(shape, int64, here), "topk_found", call.span)
+    assert found is not None
+    values, places = value_of(found.expr, x.dtype, largest), place_of(found.expr)
+    assert not isinstance(values, (SpecOp, SpecReduce, SpecSoftmax))
+    assert not isinstance(places, (SpecOp, SpecReduce, SpecSoftmax))
+    return TupleValue((Tile(shape, x.dtype, values), Tile(shape, int32, places)))
+
+
+HANDLERS: dict[str, Handler] = {"sort": sort, "topk": topk}

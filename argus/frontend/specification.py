@@ -7,6 +7,7 @@ from argus.frontend.arithmetic import check_sortable
 from argus.frontend.context import Binding, CallSite, Context, Frame, Handler
 from argus.frontend.expressions import evaluate, items_of
 from argus.frontend.inline import bound
+from argus.frontend.sorting import LARGEST, LEAST, key, place_of, value_of
 from argus.frontend.statements import static_items
 from argus.frontend.surface import (
     Assign,
@@ -32,10 +33,10 @@ from argus.frontend.surface import (
 from argus.frontend.tagging import direct_extents, divided_extents, is_call, quantified
 from argus.frontend.tiles import BINARY
 from argus.frontend.values import Builtin, Constant, Helper, Nothing, Range, Specified, Tile, Value, View, describe
-from argus.ir.expr import OPERATORS, REDUCTIONS, Const, Coord, Elem, Expr, Op, op
+from argus.ir.expr import OPERATORS, REDUCTIONS, Const, Coord, Expr, Op, op
 from argus.ir.nan import WITHOUT_NAN
 from argus.ir.nodes import Spec, SpecOp, SpecReduce, SpecSoftmax, SpecTerm
-from argus.ir.spec_terms import renumbered
+from argus.ir.spec_terms import renumbered, rounds_in, unrounded
 from argus.ir.types import DType, boolean, float32, int32, int64, uint32
 from argus.source import Span
 
@@ -93,6 +94,9 @@ def _term(context: Context, node: Expression, axes: int) -> SpecTerm:
             chosen = evaluate(context, cond)
             if isinstance(chosen, Constant):
                 return _term(context, then if chosen.value else orelse, axes)
+        case Subscript(value=Subscript(value=Call(args=(Lambda(), _)) as call, items=(which,)), items=(at,)):
+            if is_call(context, call, "topk"):
+                return _ranked(context, call, which, at, axes)
         case Subscript(value=Call(args=(Lambda() as body,)) as call, items=(at,)) if _scan_of(context, call):
             return _cumulative(context, call, body, at, axes)
         case Subscript(value=Call(args=(Lambda() as score,), keywords=()) as call, items=(at,)):
@@ -225,7 +229,7 @@ def _place(context: Context, node: Call, body: Lambda, extremum: str, axes: int)
     """Evaluate `al.argmax(lambda k: x[m, k])`: the least k for which x[m, k] equals the maximum, or is NaN."""
     extent, each = _bound(context, body, axes)
     _, inner = _bound(context, body, axes + 1)
-    if not _unrounded(each):
+    if not unrounded(each) or rounds_in(each):
         text = "this is the place of an extremum of computed numbers, and rounding would decide between them"
         context.fail("bad-tag", text, node.span, "compare a tensor's elements: `al.argmax(lambda k: x[m, k])`")
     best = SpecReduce(extremum, axes + 1, extent, inner, _dtype(inner))
@@ -236,19 +240,48 @@ def _place(context: Context, node: Call, body: Lambda, extremum: str, axes: int)
     return SpecReduce("minimum", axes, extent, place, int32)
 
 
-def _unrounded(term: SpecTerm) -> bool:
-    """Return True if a term is an element of a tensor, with its sign changed at most, or an integer."""
-    match term:
-        case _ if not _dtype(term).is_float:
-            return True
-        case Elem():
-            return True
-        case Op(op="cast", args=(inner,), dtype=dtype):
-            return _unrounded(inner) and inner.dtype.is_float and dtype.bits >= inner.dtype.bits
-        case Op(op="neg" | "abs", args=(inner,)):
-            return _unrounded(inner)
-        case _:
-            return False
+def _ranked(context: Context, node: Call, which: Expression | Slice, at: Expression | Slice, axes: int) -> SpecTerm:
+    """Evaluate `al.topk(lambda n: x[m, n], K)[0][r]`, the r-th of the K greatest elements, or `[1][r]`, its place.
+
+    The r-th greatest key is the greatest one below the previous one (`argus.frontend.sorting`).
+    """
+    body, count = node.args
+    assert isinstance(body, Lambda)
+    k, result = _constant(context, count), _constant(context, which)
+    place = None if isinstance(at, Slice) else _leaf(context, at, axes)
+    written = "write `al.topk(lambda n: x[m, n], K)[0][r]` for an element, and `[1][r]` for its place"
+    if k is None or k < 1 or result not in (0, 1) or place is None or not place.dtype.is_int or len(body.params) != 1:
+        context.fail("bad-tag", "this is no element of the result of `al.topk`", node.span, written)
+    assert not isinstance(place, (SpecOp, SpecReduce, SpecSoftmax))
+    largest = all(_constant(context, keyword.value) is not False for keyword in node.keywords)
+    if any(keyword.name != "largest" for keyword in node.keywords):
+        context.fail(
+            "wrong-arguments", "in a specification `al.topk` takes a lambda, K and `largest`", node.span, written
+        )
+    dtype = float32
+
+    def greatest(rank: int, depth: int) -> SpecTerm:
+        nonlocal dtype
+        extent, term = _bound(context, body, depth)
+        if not unrounded(term) or rounds_in(term) or isinstance(term, (SpecOp, SpecReduce, SpecSoftmax)):
+            text = "these are the greatest of computed numbers, and rounding would decide between them"
+            context.fail("bad-tag", text, node.span, "order a tensor's elements: `al.topk(lambda n: x[m, n], K)`")
+        dtype = term.dtype
+        each: SpecTerm = key(term, Coord(depth), largest)
+        below = LARGEST if rank == 0 else greatest(rank - 1, depth + 1)
+        chosen = SpecOp("where", (SpecOp("lt", (each, below), boolean), each, LEAST), int64)
+        return SpecReduce("maximum", depth, extent, chosen, int64)
+
+    found = greatest(0, axes)
+    for rank in range(1, k):
+        found = SpecOp("where", (op("eq", place, Const(rank)), greatest(rank, axes), found), int64)
+    return place_of(found) if result == 1 else value_of(found, dtype, largest)
+
+
+def _constant(context: Context, node: Expression | Slice) -> int | None:
+    """Return the value of a constant integer or truth value, or None for anything else."""
+    value = None if isinstance(node, Slice) else evaluate(context, node)
+    return value.value if isinstance(value, Constant) and isinstance(value.value, int) else None
 
 
 def _insist_on_numbers(context: Context, term: SpecTerm, span: Span) -> None:

@@ -10,11 +10,11 @@ from argus.ir.nodes import SpecOp, SpecReduce, SpecSoftmax, SpecTerm
 from argus.ir.types import DType, float32, int32, rounds_only
 
 
-def identity(spec: SpecReduce) -> float:
+def identity(spec: SpecReduce) -> int | float:
     """Return the neutral element of the reduction. Intermediate values of a specification may exceed the range of an
     8-bit dtype."""
     narrow = spec.dtype.is_int and spec.dtype.bits < 32 and not isinstance(strip(spec.body), Elem)
-    return float(REDUCTIONS[spec.op](int32 if narrow else spec.dtype))
+    return REDUCTIONS[spec.op](int32 if narrow else spec.dtype)
 
 
 def strip(spec: SpecTerm) -> SpecTerm:

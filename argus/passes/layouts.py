@@ -70,7 +70,7 @@ def lift(tile: FragmentLayout, index: Sequence[Expr], domain: tuple[int, ...]) -
 def carried(tile: FragmentLayout, index: Sequence[Expr], domain: tuple[int, ...]) -> FragmentLayout | None:
     """Return the layout of a domain that reads the tile's elements in another shape, or at a fixed place of the last
     dimension, such that every thread reads elements that it holds. Return None for other accesses."""
-    if tuple(index) == reshaped(domain, tile.shape):
+    if _same_elements(domain, index, tile.shape):
         return _reshaped(tile, domain)
     if tile.shape[:-1] == domain and tuple(index[:-1]) == coords(len(domain)) and isinstance(index[-1], Const):
         return _without_last(tile)
@@ -80,7 +80,12 @@ def carried(tile: FragmentLayout, index: Sequence[Expr], domain: tuple[int, ...]
 def brought(domain: FragmentLayout, index: Sequence[Expr], shape: tuple[int, ...]) -> FragmentLayout | None:
     """Return the layout of a tile of `shape` that `domain` reads in another shape, such that every thread holds the
     elements that it reads."""
-    return _reshaped(domain, shape) if tuple(index) == reshaped(domain.shape, shape) else None
+    return _reshaped(domain, shape) if _same_elements(domain.shape, index, shape) else None
+
+
+def _same_elements(domain: tuple[int, ...], index: Sequence[Expr], shape: tuple[int, ...]) -> bool:
+    """Return True if a domain reads each element of a tile of `shape` once, in row-major order."""
+    return prod(domain) == prod(shape) and tuple(index) == reshaped(domain, shape)
 
 
 def _without_last(tile: FragmentLayout) -> FragmentLayout:

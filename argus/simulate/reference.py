@@ -1,4 +1,5 @@
-"""Evaluate specified terms in float64, from the contents of tensors before the kernel."""
+"""Evaluate specified terms from the contents of tensors before the kernel: integers exactly, other numbers in float64.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +23,26 @@ UFUNCS: dict[str, np.ufunc] = {
 _STARTS = {"add": 0.0, "mul": 1.0, "maximum": -np.inf, "minimum": np.inf, "logaddexp": -np.inf}
 
 
+_LIMIT = 2.0**62
+
+
 def _reduced(op: str, values: Array, n: int, start: float) -> Array:
     """Return the reduction by `op` along the last axis, which has n places, or one place that stands for all n."""
     values = np.asarray(values, dtype=np.float64)
     values = np.broadcast_to(values, (*values.shape[:-1], n))
     with np.errstate(all="ignore"):
         result: Array = UFUNCS[op].reduce(values, axis=-1, initial=start)
+    return result
+
+
+def _reduced_exactly(op: str, values: Array, n: int, start: int) -> Array:
+    """Return the reduction of integers. A result that 64 bits may not hold is returned in float64."""
+    values = np.broadcast_to(values, (*values.shape[:-1], n))
+    rounded = _reduced(op, values, n, start)
+    largest = np.abs(values.astype(np.float64)).max(initial=0.0)
+    if (op in ("add", "mul") and not (np.abs(rounded) < _LIMIT).all()) or (op == "add" and n * largest >= _LIMIT):
+        return rounded
+    result: Array = UFUNCS[op].reduce(values.astype(np.int64), axis=-1, initial=start)
     return result
 
 
@@ -49,10 +64,12 @@ class Reference:
             case SpecReduce(op=op, axis=axis, extent=extent, body=body):
                 n = int(scalar(extent, self.params))
                 inner = {i: a[..., None] for i, a in axes.items()} | {axis: np.arange(n)}
+                terms = np.asarray(self.term(body, inner))
+                if value.dtype.is_int and terms.dtype.kind in "iub":
+                    whole = _reduced_exactly(op, terms, n, int(identity(value)))
+                    return modulo(whole, value.dtype) if value.dtype.modular and whole.dtype.kind == "i" else whole
                 start = float(identity(value)) if value.dtype.is_int else _STARTS[op]
-                values = self._rounded(op, _reduced(op, self.term(body, inner), n, start))
-                whole = values.astype(np.int64) if value.dtype.is_int and np.isfinite(values).all() else values
-                return modulo(whole, value.dtype) if value.dtype.modular else whole
+                return self._rounded(op, _reduced(op, terms, n, start))
             case SpecSoftmax():
                 return self._softmax(value, axes)
             case SpecOp(op="cast", args=(inner,)) | Op(op="cast", args=(inner,)):

@@ -1,4 +1,5 @@
-"""Check specifications by execution: compare the reference value in float64 with the value that the kernel wrote."""
+"""Check specifications by execution: compare the reference value with the value that the kernel wrote, integers exactly
+and other numbers in float64."""
 
 from __future__ import annotations
 
@@ -59,7 +60,7 @@ def check_spec(run: Run, stmt: Spec, complete: bool, widely: Callable[[], tuple[
     whole = Reference(run.tensors, run.params)
     reference = _everywhere(stmt, output.shape, boxes, run) if boxes else _at(stmt, output.shape, index, whole, part)
     if combined is not None:
-        reference = combined(reference, output.contents.initial(index).astype(np.float64))
+        reference = combined(reference, _numbers(output.contents.initial(index)))
     actual = _arrived(output, index)
     error, allowed, coarse = _errors(run, stmt, actual, reference)
     excess = error - allowed
@@ -109,7 +110,9 @@ def _checked_elements(run: Run, stmt: Spec, accumulated: bool) -> tuple[Array, l
 def _errors(run: Run, stmt: Spec, actual: Array, reference: Array) -> tuple[Array, Array, Array]:
     """Return the error of each element, the error that rounding allows, and the one that a coarser rounding allows."""
     with np.errstate(all="ignore"):
-        error = np.abs(actual - reference)
+        error = np.abs(actual.astype(np.float64) - reference.astype(np.float64))
+        if actual.dtype.kind == reference.dtype.kind == "i":  # float64 may not tell them apart
+            error = np.where(actual == reference, 0, np.maximum(error, 1))
         finite = np.isfinite(reference)
         scale = float(np.abs(reference[finite]).max(initial=0))
         allowed = np.where(finite, tolerance(run.kernel, stmt, np.abs(reference), scale), 0.0)
@@ -120,8 +123,14 @@ def _errors(run: Run, stmt: Spec, actual: Array, reference: Array) -> tuple[Arra
 
 
 def _arrived(output: GlobalTensor, index: Array) -> Array:
-    """Return float64 `[n]`: the contents of a tensor at row-major indices."""
-    return output.contents.values[output.contents.cells(index)].astype(np.float64)
+    """Return int64 or float64 `[n]`: the contents of a tensor at row-major indices."""
+    return _numbers(output.contents.values[output.contents.cells(index)])
+
+
+def _numbers(values: Array) -> Array:
+    """Return integers as int64, and other values as float64."""
+    values = np.asarray(values)
+    return values.astype(np.int64 if values.dtype.kind in "iu" else np.float64)
 
 
 _MOST_WIDE = 256
@@ -144,7 +153,7 @@ def _explained(
         reference = Reference(wide.tensors, wide.params, disturbed)
         values = _at(stmt, output.shape, index, reference, part)
         if combined is not None:
-            values = combined(values, output.contents.initial(index).astype(np.float64))
+            values = combined(values, _numbers(output.contents.initial(index)))
         strained |= wide.strained or reference.strained
         actual.append(_arrived(output, index))
         expected.append(values)
@@ -207,7 +216,7 @@ def _deep(value: SpecTerm, inside: bool = False) -> bool:
 
 
 def _at(stmt: Spec, shape: tuple[int, ...], index: Array, reference: Reference, part: Points | None) -> Array:
-    """Return float64 `[n]`: the specified values at n row-major indices, from the tensors' contents before the kernel.
+    """Return int64 or float64 `[n]`: the specified values at n row-major indices, from the contents before the kernel.
 
     `part` is the part of the output that the kernel writes, whose variables the specification uses, or None for the
     whole output.
@@ -219,7 +228,7 @@ def _at(stmt: Spec, shape: tuple[int, ...], index: Array, reference: Reference, 
         axes = {axis: c[start : start + rows] for axis, c in enumerate(coords)}
         count = min(rows, len(index) - start)
         values = reference.term(stmt.value, axes)
-        parts.append(np.broadcast_to(np.asarray(values, dtype=np.float64), (count,)))
+        parts.append(np.broadcast_to(_numbers(values), (count,)))
     return np.concatenate(parts)
 
 
@@ -230,11 +239,14 @@ _Box = tuple[tuple[int, int], ...]
 def _everywhere(stmt: Spec, shape: tuple[int, ...], boxes: list[_Box], run: Run) -> Array:
     """Return the specified values at all indices. A term is evaluated once for coordinates on which it does not depend.
     """
-    result = np.empty(shape)
+    parts = []
     for box in boxes:
         mesh = np.ix_(*(np.arange(first, end) for first, end in box))
         values = Reference(run.tensors, run.params).term(stmt.value, dict(enumerate(mesh)))
-        result[tuple(slice(first, end) for first, end in box)] = values
+        parts.append((tuple(slice(first, end) for first, end in box), _numbers(values)))
+    result = np.empty(shape, dtype=np.result_type(*(values for _, values in parts)))
+    for place, values in parts:
+        result[place] = values
     return result.reshape(-1)
 
 

@@ -63,7 +63,7 @@ def _match(comparison: Comparison, stated: Stated, spec: Spec, stores: list[tupl
         rank = len(spec.names) - 1 + len(scatter.extents)
         parts = tuple((touched(analysis, site, number, scatter).reverse(), written(site)) for site, number in stores)
     itself = places.identity()
-    mine = Reduce(value.op, Constant(identity(value)), parts)
+    mine = Reduce(value.op, Constant(float(identity(value))), parts)
     term = stated.of(specified, rank, itself)
     for terms, found in comparison.contributed(value.op, mine, term, Scope(itself, itself)):
         _require_each(model, terms, found, value.op in IDEMPOTENT)

@@ -176,7 +176,7 @@ class Stated:
         along = self.model.parse_map(f"{{ {place} -> {inside} : 0 <= {k} < {extent} }}").to_union_map()
         count, body = self._term(spec.extent, place), self._term(spec.body, inside)
         known = count if isinstance(count, (Constant, Parameter)) and _repeats(spec.body, spec.axis) else None
-        return _Sum(place, inside, Reduce(spec.op, Constant(identity(spec)), ((along, body),), known), body)
+        return _Sum(place, inside, Reduce(spec.op, Constant(float(identity(spec))), ((along, body),), known), body)
 
     # ------------------------------------------------------------------ relations
 

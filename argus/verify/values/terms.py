@@ -547,6 +547,8 @@ def _interval(term: Term, kernel: Kernel) -> Interval | None:
             if op not in _GROWING and op not in _KEEPING:
                 return None
             ranges = [_interval(a, kernel) for a in args]
+            if op == "and":  # One operand that is not negative bounds the result.
+                ranges = [each or WIDE for each in ranges]
             complete = [each for each in ranges if each is not None]
             result = operate(op, complete) if len(complete) == len(args) else None
             return None if result == WIDE else result
