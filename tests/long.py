@@ -228,6 +228,47 @@ LONG: tuple[str, ...] = (
     "tests/graph/test_windows.py::test_transposed_convolutions_with_strides_are_proved_by_phases[dilated",
     "tests/graph/test_windows.py::test_window_with_what_follows[groups, dilated",
     "tests/graph/test_windows.py::test_window_with_what_follows[transposed, groups, common factor",
+    # Corpus of wrong kernels: quicker ones of the same classes stay; the accepted twins of those left out go with them.
+    "tests/reject/test_corpus.py::test_accepted[split_k-",
+    "tests/reject/test_corpus.py::test_accepted[stream_k_atomic-sm_80",
+    "tests/reject/test_corpus.py::test_rejected[accumulation_not_atomic-split_k-",
+    "tests/reject/test_corpus.py::test_rejected[async_copy_wait_missing-split_k-",
+    "tests/reject/test_corpus.py::test_rejected[cluster_peer_not_waited_for-gemm-0",
+    "tests/reject/test_corpus.py::test_rejected[grid_rounded_down-gemm-1",
+    "tests/reject/test_corpus.py::test_rejected[lds_read_before_wait-gemm-3",
+    "tests/reject/test_corpus.py::test_rejected[lds_read_before_wait-split_k-",
+    "tests/reject/test_corpus.py::test_rejected[parity_wrong-linear-2",
+    "tests/reject/test_corpus.py::test_rejected[parts_not_once-gemm-0",
+    "tests/reject/test_corpus.py::test_rejected[parts_not_once-gemm-1",
+    "tests/reject/test_corpus.py::test_rejected[parts_not_once-stream_k_atomic-",
+    "tests/reject/test_corpus.py::test_rejected[peer_gone-cluster_softmax-1",
+    "tests/reject/test_corpus.py::test_rejected[scratch_reused_too_early-gemm-1",
+    "tests/reject/test_corpus.py::test_rejected[stale_accumulator_without_trips-gemm_explicit-1",
+    "tests/reject/test_corpus.py::test_rejected[store_mask_unused-rmsnorm_rows-",
+    "tests/reject/test_corpus.py::test_rejected[vmcnt_too_weak-split_k-",
+    # Kernels of one row or tile, which are lowered alike for both: the proofs for sm_90a and for the host stay.
+    "tests/kernels/test_layernorm.py::test_proved[sm_80",
+    "tests/kernels/test_quantize.py::test_proved[sm_80",
+    "tests/kernels/test_reduce.py::test_proved[sm_80",
+    "tests/kernels/test_rmsnorm.py::test_proved[sm_80",
+    "tests/kernels/test_softmax.py::test_proved[sm_80",
+    "tests/kernels/test_attention_varlen.py::test_proved[sm_80",
+    "tests/kernels/test_mixers.py::test_proved[sm_80",
+    # Shapes of products whose text runs on the host: those with one such property each stay.
+    "tests/kernels/test_gemm_hopper.py::test_values[two warpgroups, odd rows",
+    "tests/kernels/test_gemm_hopper.py::test_values[two warpgroups, columns",
+    "tests/kernels/test_gemm_hopper.py::test_values[in turns, swapped",
+    "tests/kernels/test_gemm_hopper.py::test_values[few rows, two panels deep",
+    "tests/kernels/test_gemm_hopper.py::test_values[256 rows",
+    # Generators that are wrong: other wrong terms, constants, axes and masks stay.
+    "tests/graph/test_wrong_generators.py::test_what_a_wrong_generator_makes_is_not_taken[a neighbour's element",
+    "tests/graph/test_wrong_generators.py::test_what_a_wrong_generator_makes_is_not_taken[another factor",
+    "tests/graph/test_wrong_generators.py::test_what_a_wrong_generator_makes_is_not_taken[a loop that ends early",
+    "tests/graph/test_wrong_generators.py::test_what_a_wrong_generator_makes_is_not_taken[padding that counts",
+    # Pairs of entries: those of pipelines, roles, tiles and turns on shorter kernels stay.
+    "tests/knowledge/test_entries.py::test_a_pair_is_proved_and_keeps_its_task[stop-at-the-diagonal",
+    "tests/knowledge/test_entries.py::test_a_pair_is_proved_and_keeps_its_task[specialise-attention",
+    "tests/knowledge/test_entries.py::test_a_pair_is_proved_and_keeps_its_task[longest-programs-first",
 )
 
 SLOW = frozenset({
