@@ -269,6 +269,46 @@ LONG: tuple[str, ...] = (
     "tests/knowledge/test_entries.py::test_a_pair_is_proved_and_keeps_its_task[stop-at-the-diagonal",
     "tests/knowledge/test_entries.py::test_a_pair_is_proved_and_keeps_its_task[specialise-attention",
     "tests/knowledge/test_entries.py::test_a_pair_is_proved_and_keeps_its_task[longest-programs-first",
+    # Scans, windows and drawn graphs: the others of the same kinds stay.
+    "tests/graph/test_random_graphs.py::test_drawn_graphs_are_those_of_eager[0",
+    "tests/graph/test_random_graphs.py::test_drawn_graphs_are_those_of_eager[1",
+    "tests/graph/test_random_graphs.py::test_drawn_graphs_are_those_of_eager[3",
+    "tests/graph/test_scans.py::test_few_rows_are_reduced_in_registers[200-False",
+    "tests/graph/test_scans.py::test_proved_and_equal[masked sums",
+    "tests/graph/test_scans.py::test_proved_and_equal[products up to each in long rows",
+    "tests/graph/test_scans.py::test_proved_and_equal[sums before each",
+    "tests/graph/test_scans.py::test_proved_and_equal[sums of half precision",
+    "tests/graph/test_scans.py::test_proved_and_equal[sums with what follows",
+    "tests/graph/test_scans.py::test_scans_of_most_of_a_row_are_scans_of_rows[not from the front",
+    "tests/graph/test_scans.py::test_scans_of_most_of_a_row_are_scans_of_rows[returned as it is",
+    "tests/graph/test_windows.py::test_joined_taps_are_read_by_boxes[strides]",
+    "tests/graph/test_windows.py::test_phases_of_a_transposed_convolution_are_filters[cut off",
+    "tests/graph/test_windows.py::test_window_with_what_follows[transposed, groups]",
+    "tests/graph/test_windows.py::test_window_with_what_follows[volumes",
+    # Operands, tiles and updates whose text runs on the host or whose machine code is read: the others stay.
+    "tests/backend/cuda/test_hopper_code.py::test_machine_code[256x128-8x1",
+    "tests/backend/cuda/test_hopper_code.py::test_machine_code[64x256-4x2",
+    "tests/backend/cuda/test_hopper_code.py::test_operands[groups side by side",
+    "tests/backend/cuda/test_hopper_code.py::test_operands[repeated rows",
+    "tests/backend/cuda/test_hopper_code.py::test_products_of_groups_that_take_turns_do_not_wait_for_one_another[128-1",
+    "tests/backend/test_emit_examples.py::test_example[dropout-gfx942",
+    "tests/backend/test_hopper_operands.py::test_operands[k by k",
+    "tests/backend/test_hopper_operands.py::test_operands[m by k",
+    "tests/backend/test_hopper_operands.py::test_operands[persistent, by columns",
+    "tests/backend/test_hopper_operands.py::test_operands[registers by k",
+    "tests/backend/test_waves_host.py::test_the_weakest_wait_that_is_proved_is_the_weakest_that_works[3",
+    # Edits of kernels whose like another file refutes in another order of the same statements, and those stay.
+    "tests/verify/test_covers.py::test_wrong_products_of_segments[, longest=most",
+    "tests/verify/test_persistent.py::test_edits[the store's source is overwritten",
+    "tests/verify/test_pingpong.py::test_rejected[a buffer is not given back",
+    "tests/verify/test_spellings.py::test_gathered_scores[* al.load(q[b])-+ al.load(q[b])-False",
+    "tests/verify/test_twins.py::test_rejected[gemm-13-tag-mismatch",
+    "tests/verify/test_twins.py::test_rejected[gemm-14-tag-mismatch",
+    "tests/verify/test_window.py::test_edits[the producer does not wait",
+    # PyTorch's own checks of attention with everything: those of attention, decode and its gradients stay.
+    "tests/torch/test_library.py::test_pytorchs_own_checks_pass[attention_with",
+    # Mistakes that are repaired: shorter kernels stay.
+    "tests/agents/test_repair.py::test_one_mistake_is_repaired[another reduction",
 )
 
 SLOW = frozenset({

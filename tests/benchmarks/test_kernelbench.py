@@ -11,7 +11,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from benchmarks import kernelbench, kernelbench_problem  # noqa: E402
+from benchmarks import kernelbench  # noqa: E402
 
 GOOD = """
 import torch
@@ -24,6 +24,14 @@ def get_init_inputs():
     return []
 """
 BAD = "raise RuntimeError('no problem')\n"
+
+
+@pytest.fixture
+def one() -> Any:
+    """The module that runs one problem. It imports PyTorch's compiler, which takes seconds."""
+    from benchmarks import kernelbench_problem
+
+    return kernelbench_problem
 
 
 @pytest.fixture
@@ -73,19 +81,19 @@ def test_only_some(plan: kernelbench.Plan) -> None:
 
 
 @pytest.mark.parametrize(("found", "close"), [([1.0, 2.001], True), ([1.0, 2.01], False), ([1.0, float("nan")], False)])
-def test_the_tolerance(found: list[float], close: bool) -> None:
-    assert kernelbench_problem._close(torch.tensor(found), torch.tensor([1.0, 2.0])) is close
+def test_the_tolerance(one: Any, found: list[float], close: bool) -> None:
+    assert one._close(torch.tensor(found), torch.tensor([1.0, 2.0])) is close
 
 
-def test_errors_of_pieces_are_those_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_of_pieces_are_those_of_the_whole(one: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     exact = torch.rand(7, 9, dtype=torch.float64)
     found = (exact + 1e-4 * torch.rand(7, 9, dtype=torch.float64)).float()
-    whole = kernelbench_problem._error(found, exact)
-    monkeypatch.setattr(kernelbench_problem, "_PIECE", 10)
-    assert kernelbench_problem._error(found.t().contiguous().t(), exact) == pytest.approx(whole)
-    assert kernelbench_problem._close(found, exact)
+    whole = one._error(found, exact)
+    monkeypatch.setattr(one, "_PIECE", 10)
+    assert one._error(found.t().contiguous().t(), exact) == pytest.approx(whole)
+    assert one._close(found, exact)
     found[6, 8] += 0.1
-    assert not kernelbench_problem._close(found, exact)
+    assert not one._close(found, exact)
 
 
 def test_a_problem_whose_row_cannot_be_read_does_not_stop_the_others(
@@ -101,10 +109,10 @@ def test_a_problem_whose_row_cannot_be_read_does_not_stop_the_others(
     assert "the process is gone" in str(bad["note"]) and good["note"] == ""
 
 
-def test_the_size_of_inputs_is_found_without_making_them(tmp_path: Path) -> None:
+def test_the_size_of_inputs_is_found_without_making_them(one: Any, tmp_path: Path) -> None:
     file = tmp_path / "large.py"
     file.write_text(GOOD.replace("64, 1000", "1 << 20, 1 << 20"))
-    assert kernelbench_problem._size(kernelbench_problem.problem(file)) == 2**42
+    assert one._size(one.problem(file)) == 2**42
 
 
 def test_means_count_correct_problems_only() -> None:
