@@ -93,14 +93,18 @@ class Sample:
 
 
 def run(sample: Sample, jobs: int, seconds: float) -> Results:
-    """Draw the mutants, and repair each in three ways, in `jobs` processes, until some seconds are over."""
+    """Draw the mutants, and repair each in three ways, in `jobs` processes, until some seconds are over.
+
+    With a smaller count than an earlier run had, only the first ones of each kernel are repaired.
+    """
     end = time.monotonic() + seconds
     sample.folder.mkdir(parents=True, exist_ok=True)
     known = {(m["kernel"], m["number"]) for m in _lines(sample.mutants)}
     numbers = [(*subject, number) for number in range(sample.count) for subject in SUBJECTS]
     wanted = [(file, kernel, number) for file, kernel, number in numbers if (kernel, number) not in known]
     _over(jobs, end, partial(drawn, sample), wanted, sample.mutants)
-    mutants = {line["text"]: Mutant(**line) for line in _lines(sample.mutants)}.values()
+    drawn_before = {line["text"]: Mutant(**line) for line in _lines(sample.mutants)}.values()
+    mutants = sorted((m for m in drawn_before if m.number < sample.count), key=lambda m: m.number)
     done = {(r["kernel"], r["number"], r["how"]) for r in _lines(sample.results)}
     left = [(m, how) for how in HOWS for m in mutants if (m.kernel, m.number, how) not in done]
     _over(jobs, end, partial(repaired, sample), left, sample.results)

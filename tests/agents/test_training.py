@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import math
 import xml.etree.ElementTree as ET
 from itertools import islice
@@ -13,14 +14,14 @@ import pytest
 from argus import compile
 from argus.agents.optimize import problem_of
 from argus.agents.optimize.planner import Planner
-from argus.agents.training import OptimizeEnv, Outcome, World, better, curve, judged, repairs, reward, split
+from argus.agents.training import OptimizeEnv, Outcome, World, better, curve, judged, production, repairs, reward, split
 from argus.agents.training.environment import PRICE, WIDTH
 from argus.agents.training.pairs import Portion, alike, distinct, families, some_repairs
 from argus.agents.training.policy import bandit, best_known, greedy, steps_of, taught, train
-from argus.agents.training.recipe import HELD_OUT, TRAINING
+from argus.agents.training.recipe import main
 from argus.agents.training.rewards import grpo_reward
-from argus.agents.training.world import ACTIONS, Task
-from argus.diagnostic import Verdict
+from argus.agents.training.world import ACTIONS, HELD_OUT, TRAINING, Task
+from argus.diagnostic import ArgusError, Verdict
 from argus.frontend import Options
 from argus.knowledge import rewrite
 from argus.pages import example
@@ -129,6 +130,53 @@ def test_portions_of_edits_differ_and_never_end() -> None:
     two = some_repairs(Portion(*place, 10_000))  # behind all single edits
     digests = [{p.digest for p in pairs} for pairs in (some, others, two)]
     assert all(digests) and not digests[0] & digests[1] and not digests[0] & digests[2]
+
+
+def test_a_file_of_pairs_goes_on_where_it_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if the last line was not written whole: what is there stays, and nothing comes twice."""
+    known = {"scaled_rows": (str(KERNELS / "scaled_rows.py"), "scaled_rows"),
+             "transpose": (str(KERNELS / "transpose.py"), "transpose")}  # fmt: skip
+    monkeypatch.setattr(production, "families", lambda root: known)
+    out = tmp_path / "pairs.jsonl"
+    assert production.produced(out, 3) == 3
+    before = out.read_text()
+    out.write_text(before + '{"half of a li')
+    made: list[str] = []
+    monkeypatch.setattr(production, "_made", _watched(production._made, made))
+    done = set((tmp_path / "pairs.jsonl.done").read_text().splitlines())
+    assert production.produced(out, 12) == 12
+    after = out.read_text()
+    digests = {p.digest for p in production.Production(out).kept()}
+    assert after.startswith(before) and len(after.splitlines()) == 12 == len(digests)
+    assert made and not done & set(made)
+    assert production.produced(out, 12) == 12 and out.read_text() == after
+
+
+def _watched(work, names):  # type: ignore[no-untyped-def]
+    def call(item):  # type: ignore[no-untyped-def]
+        names.append(item.name)
+        return work(item)
+
+    return call
+
+
+def test_one_process_at_a_time_writes_a_file_of_pairs(tmp_path: Path) -> None:
+    out = tmp_path / "pairs.jsonl"
+    with (tmp_path / "pairs.jsonl.done").open("a") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(ArgusError, match="another process writes"):
+            production.produced(out, 1)
+        assert main(["pairs", "--count", "1", "--out", str(out)]) == 2
+
+
+def test_a_faster_text_counts_only_if_it_is_proved(tmp_path: Path) -> None:
+    item = production.Item("0", ROWS, "", tmp_path)
+    text = WORLD.naive(ROWS)
+    wrong = text.replace("al.store(out[", "al.store(out[1 + ", 1)
+    assert wrong != text
+    assert [production._proved(item, t, "sm_90a") for t in (text, wrong, "no kernel")] == [True, False, False]
+    kept = sorted(p.read_text() for p in tmp_path.iterdir())
+    assert len(kept) == 3 and kept.count("proved") == 1
 
 
 def test_a_learning_curve_is_drawn_beside_the_bandit() -> None:

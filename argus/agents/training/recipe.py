@@ -1,6 +1,6 @@
 """`python -m argus.agents.training.recipe COMMAND`: pairs, a policy, or a small language model by GRPO.
 
-pairs  --count 50000 --out pairs.jsonl     supervised pairs of both skills, split by family
+pairs  --count 50000 --out pairs.jsonl     supervised pairs of both skills, split by family; resumed where it ended
 policy --episodes 2400 --out policy.json   a policy over knowledge entries, beside the bandit
 grpo   --model NAME --out folder           a language model by TRL's GRPOTrainer; several GPUs by `accelerate launch`
 """
@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib.util import find_spec
-from itertools import chain, count, islice
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -19,26 +18,13 @@ from typing import Any
 from argus.agents.optimize.planner import Planner
 from argus.agents.optimize.problem import problem_of
 from argus.agents.training.curve import drawn
-from argus.agents.training.pairs import Pair, Portion, better, distinct, families, some_repairs, split
 from argus.agents.training.policy import Curve, bandit, explored, greedy, steps_of, taught, train
+from argus.agents.training.production import produced
 from argus.agents.training.rewards import grpo_reward
-from argus.agents.training.world import Task, World
-from argus.pages import example
+from argus.agents.training.world import HELD_OUT, TRAINING, World
+from argus.diagnostic import ArgusError
 from argus.source import SourceFile
 
-TRAINING = (
-    Task.of("product", M=4096, N=4096, K=4096), Task.of("product", M=1024, N=1024, K=1024),
-    Task.of("product", M=8192, N=2048, K=4096), Task.of("softmax", M=16384, N=4096),
-    Task.of("softmax", M=65536, N=1024), Task.of("rmsnorm", M=16384, N=4096), Task.of("rmsnorm", M=4096, N=8192),
-    Task.of("gated", M=16384, N=4096),
-)  # fmt: skip
-HELD_OUT = (
-    Task.of("product", M=2048, N=8192, K=2048), Task.of("product", M=6144, N=6144, K=1536),
-    Task.of("softmax", M=32768, N=2048), Task.of("rmsnorm", M=8192, N=2048), Task.of("gated", M=8192, N=14336),
-)  # fmt: skip
-"""Sizes that no training has seen."""
-_WAYS, _AHEAD = 8, 16
-"""Pairs of one task in a round of work; portions of work that each process has at a time."""
 _LESSONS = 3
 """How often the bandit takes the training tasks before it is measured."""
 _ASK = "Write a faster kernel in the language of Argus that computes the same:\n\n"
@@ -77,48 +63,6 @@ def compare(episodes: int, seed: int = 0, world: World | None = None,
     return known(steps_of(world, HELD_OUT, greedy(torch, model)), curve)
 
 
-def all_pairs(wanted: int, seed: int = 0, jobs: int = 1) -> Iterator[tuple[str, Pair]]:
-    """Yield up to `wanted` different pairs, each with "train" or "test", by family; `jobs` processes make them.
-
-    The pairs are the same for any number of processes, but not in the same order.
-    """
-    known = families(example("transpose.py").parent)
-    texts = {family: Path(path).read_text(encoding="utf-8") for family, (path, _) in known.items()}
-    training, _ = split(list(known), seed=seed, texts=texts)
-    work = chain.from_iterable(_round(known, seed, number) for number in count())
-    for pair in distinct(chain.from_iterable(_shared(work, jobs)), wanted):
-        yield ("train" if pair.family in training else "test"), pair
-
-
-_Work = tuple[Portion | Task, str]
-_world: list[World] = []
-"""The world of a process that makes pairs: it knows the texts that it has lowered."""
-
-
-def _round(known: dict[str, tuple[str, str]], seed: int, number: int) -> Iterator[_Work]:
-    """Yield one portion of every kernel's edits, and some ways from every task."""
-    yield from ((Portion(family, *place, seed, number), "") for family, place in known.items())
-    yield from ((task, f"{seed} {number}") for task in (*TRAINING, *HELD_OUT))
-
-
-def _made(work: _Work) -> list[Pair]:
-    what, seed = work
-    if isinstance(what, Portion):
-        return some_repairs(what)
-    _world[:] = _world or [World()]
-    return list(islice(better(what, _world[0], seed), _WAYS))
-
-
-def _shared(work: Iterator[_Work], jobs: int) -> Iterator[list[Pair]]:
-    """Do work in processes, some portions ahead of what is taken."""
-    if jobs == 1:
-        yield from map(_made, work)
-        return
-    with get_context("spawn").Pool(jobs) as pool:
-        while True:
-            yield from pool.imap_unordered(_made, list(islice(work, _AHEAD * jobs)))
-
-
 def grpo(name: str, out: Path, steps: int, tiny: bool = False) -> None:
     """Train a language model by TRL. `tiny`: a model of two small layers with random weights, to try the recipe."""
     missing = next((n for n in ("trl", "transformers", "datasets") if find_spec(n) is None), None)
@@ -148,6 +92,19 @@ def grpo(name: str, out: Path, steps: int, tiny: bool = False) -> None:
     trainer.save_model(str(out))
 
 
+def _pairs(options: argparse.Namespace) -> int:
+    try:
+        made = produced(options.out, options.count, options.seed, options.jobs)
+    except OSError as error:
+        print(f"{options.out} cannot be written: {error.strerror}; make room, and give the same command again")
+        return 2
+    except ArgusError as error:
+        print(f"{error.diagnostics[0].message}; {error.diagnostics[0].help}")
+        return 2
+    print(f"{made} pairs in {options.out}")
+    return 0
+
+
 def main(given: list[str] | None = None) -> int:
     """Run one command. Return the exit status."""
     parser = argparse.ArgumentParser(prog="python -m argus.agents.training.recipe", description="Training on proofs.")
@@ -167,9 +124,7 @@ def main(given: list[str] | None = None) -> int:
         command.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(given)
     if options.command == "pairs":
-        with options.out.open("w", encoding="utf-8") as file:
-            for part, pair in all_pairs(options.count, options.seed, options.jobs):
-                file.write(json.dumps({"split": part, **_object(pair)}) + "\n")
+        return _pairs(options)
     elif options.command == "policy":
 
         def keep(found: dict[str, Any]) -> None:
@@ -180,12 +135,6 @@ def main(given: list[str] | None = None) -> int:
     else:
         grpo(options.model, options.out, options.steps, options.tiny)
     return 0
-
-
-def _object(pair: Pair) -> dict[str, Any]:
-    found = pair.as_json()
-    assert isinstance(found, dict)
-    return dict(found)
 
 
 if __name__ == "__main__":

@@ -37,6 +37,19 @@ class Task:
         return cls(kernel, tuple(sizes.items()))
 
 
+TRAINING = (
+    Task.of("product", M=4096, N=4096, K=4096), Task.of("product", M=1024, N=1024, K=1024),
+    Task.of("product", M=8192, N=2048, K=4096), Task.of("softmax", M=16384, N=4096),
+    Task.of("softmax", M=65536, N=1024), Task.of("rmsnorm", M=16384, N=4096), Task.of("rmsnorm", M=4096, N=8192),
+    Task.of("gated", M=16384, N=4096),
+)  # fmt: skip
+HELD_OUT = (
+    Task.of("product", M=2048, N=8192, K=2048), Task.of("product", M=6144, N=6144, K=1536),
+    Task.of("softmax", M=32768, N=2048), Task.of("rmsnorm", M=8192, N=2048), Task.of("gated", M=8192, N=14336),
+)  # fmt: skip
+"""Sizes that no training has seen."""
+
+
 @dataclass(slots=True)
 class _Text:
     """A text, lowered if possible, with its facts and the text to which each action leads."""
