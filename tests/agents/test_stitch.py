@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -20,7 +22,7 @@ from argus.frontend import Options
 from argus.knowledge.entry import FOLDER
 from argus.source import SourceFile
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
 MODEL = """import torch
 
 
@@ -91,6 +93,62 @@ class Inside:
 
     def close(self) -> None:
         pass
+
+
+def _spoilt(x: torch.Tensor) -> torch.Tensor:
+    """Return twice the input, and leave something else in its place."""
+    result = x * 2
+    x.fill_(7.0)
+    return result
+
+
+def _doubled(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+def _infinite(x: torch.Tensor) -> torch.Tensor:
+    return torch.where(torch.arange(64) == 3, math.inf, x * 2)
+
+
+@pytest.mark.parametrize(
+    "theirs,ours,said",
+    [
+        pytest.param(_doubled, _doubled, "", id="the same"),
+        pytest.param(_doubled, _spoilt, "", id="inputs are nobody else's"),
+        pytest.param(_spoilt, _doubled, "", id="what the reference does to its inputs reaches nobody"),
+        pytest.param(_infinite, _infinite, "", id="infinite in the same place"),
+        pytest.param(_infinite, lambda x: torch.full_like(x, math.inf), "finite", id="all infinite for one"),
+        pytest.param(_infinite, lambda x: _infinite(x) * 1.5, "more than rounding", id="wrong beside an infinity"),
+        pytest.param(lambda x: (x, x), lambda x: (x,), "1 results for 2", id="fewer results"),
+        pytest.param(lambda x: {"a": x}, lambda x: {"a": -x}, "more than rounding", id="a value of a dictionary"),
+        pytest.param(lambda x: [x, 3], lambda x: [x, 4], "4 for 3", id="a number"),
+        pytest.param(_doubled, lambda x: _doubled(x).double(), "torch.float64", id="another type"),
+        pytest.param(
+            lambda x: torch.where(torch.arange(64) == 3, 1e4, x),
+            lambda x: torch.where(torch.arange(64) == 3, 1e4, x * 1e9),
+            "more than rounding",
+            id="far off beside one large element",
+        ),
+    ],
+)
+def test_a_draft_is_compared_with_the_reference(theirs: object, ours: object, said: str) -> None:
+    one = Reference()
+    one._model, one._module = theirs, SimpleNamespace(get_inputs=lambda: [torch.randn(8, 64)])
+    found = one._difference(torch, ours, 5)
+    assert (said in found) if said else found == ""
+
+
+def test_a_draft_runs_before_the_reference_leaves_its_results_in_memory() -> None:
+    one, order = Reference(), list[str]()
+
+    def noted(name: str, result: object) -> object:
+        order.append(name)
+        return result
+
+    one._model = lambda x: noted("reference", x)
+    one._module = SimpleNamespace(get_inputs=lambda: [torch.randn(4)])
+    assert one._difference(torch, lambda x: noted("draft", x), 1) == ""
+    assert order == ["draft", "reference"] * 4
 
 
 @pytest.mark.parametrize(

@@ -26,14 +26,18 @@ def differences(candidate: Path, reference: Path, count: int, device: str = "cpu
     return ""
 
 
-def difference(torch: Any, ours: Any, theirs: Any) -> str:
-    """Describe how two tensors differ by more than rounding; "" if they agree. NaN agrees only with NaN."""
+def difference(torch: Any, ours: Any, theirs: Any, tolerance: float | None = None) -> str:
+    """Describe how two tensors differ by more than rounding; "" if they agree. NaN agrees only with NaN.
+
+    `tolerance`: another one than that of the dtype.
+    """
     if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
         return f"{tuple(ours.shape)} of {ours.dtype} for {tuple(theirs.shape)} of {theirs.dtype}"
     if not ours.is_floating_point():
         wrong = (ours != theirs).sum().item()
         return f"{wrong} elements differ" if wrong else ""
-    tolerance = TOLERANCE.get(str(theirs.dtype).removeprefix("torch."), _NARROW)
+    if tolerance is None:
+        tolerance = TOLERANCE.get(str(theirs.dtype).removeprefix("torch."), _NARROW)
     a, b = ours.double(), theirs.double()
     if not torch.equal(a.isfinite(), b.isfinite()) or not torch.equal(a.isnan(), b.isnan()):
         return "not the same elements are finite"

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
-from itertools import islice
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -32,9 +35,11 @@ _BETTER = 0.995
 _PLENTY = 0.95
 """If a draft takes more than this share of the best draft's time, tuning of its kernel does not continue."""
 _LOOKED, _PROVED = 64, 3
-"""Number of choices of a kernel that the model ranks, and number of these that are proved."""
+"""Number of choices of a kernel that the model ranks, and number of these that are tried; twice as many are proved."""
+_MOST_PROCESSES = 16
 
 Show = Callable[[str], None]
+Over = Callable[[Callable[[Choice], Any], Iterable[Choice]], Iterable[Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +74,21 @@ class _Loop:
         self.worker = Worker(_WORKER)
         self.found = Stitch()
         self.seed = secrets.randbelow(2**31)
+        self._pool: ProcessPoolExecutor | None = None
+
+    def _over(self, work: Callable[[Choice], Any], choices: Iterable[Choice]) -> Iterable[Any]:
+        """Do the work for each choice, in processes if there are several processors."""
+        count = min(_MOST_PROCESSES, len(os.sched_getaffinity(0)))
+        if count < 4:  # a process takes seconds to start
+            return map(work, choices)
+        self._pool = self._pool or ProcessPoolExecutor(count, get_context("spawn"))
+        return self._pool.map(work, choices)
+
+    def close(self) -> None:
+        """End the processes."""
+        self.worker.close()
+        if self._pool is not None:
+            self._pool.shutdown(cancel_futures=True)
 
     def go(self) -> Stitch:
         found = self.found
@@ -95,7 +115,7 @@ class _Loop:
     def _tune(self, item: Item) -> None:
         """Try other numbers of one kernel. Stop after two attempts in a row without a gain."""
         idle = 0
-        for choice in ranked(item)[: self.limits.attempts]:
+        for choice in ranked(item, self._over)[: self.limits.attempts]:
             before = self.found.best_us
             self._draft(
                 {**self.found.choices, item.key: choice}, f"{item.name} {dict(choice.constants)} {choice.warps}"
@@ -141,19 +161,21 @@ def _item(data: dict[str, Any]) -> Item:
     return item
 
 
-def ranked(item: Item) -> list[Choice]:
+def ranked(item: Item, over: Over = map) -> list[Choice]:
     """Return the choices of a kernel that are proved and expected to be faster than its current choice, the fastest
     first.
 
-    Without a model of the target, return the choices nearest to the current one.
+    Without a model of the target, return the choices nearest to the current one. `over` is `map`, or one that spreads
+    its work over processes.
     """
     now = predicted(item, item.now)
     near = list(neighbours(item.now))[:_LOOKED]
     if now is not None:
-        timed = [(seconds, place) for place, c in enumerate(near)
-                 if (seconds := predicted(item, c)) is not None and seconds < now * _BETTER]  # fmt: skip
+        timed = [(seconds, place) for place, seconds in enumerate(over(partial(predicted, item), near))
+                 if seconds is not None and seconds < now * _BETTER]  # fmt: skip
         near = [near[place] for _, place in sorted(timed)]
-    return list(islice((choice for choice in near if _proved(item, choice)), _PROVED))
+    near = near[: 2 * _PROVED]
+    return [c for c, proved in zip(near, over(partial(_proved, item), near), strict=True) if proved][:_PROVED]
 
 
 def _kernel(item: Item, choice: Choice) -> compile.ExplicitKernel:
@@ -190,6 +212,6 @@ def stitch(path: Path, device: str, folder: Folder, limits: Limits | None = None
         try:
             found = loop.go()
         finally:
-            loop.worker.close()
+            loop.close()
         folder.write("report.json", json.dumps(found.as_json(), indent=1))
         return found
