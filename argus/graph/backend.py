@@ -21,10 +21,11 @@ from argus.graph.capture import inputs, meta_of
 from argus.graph.costs import costly_part
 from argus.graph.decompose import decompositions
 from argus.graph.folded import fold_constants
-from argus.graph.kernel import Generator, KernelText, generate
+from argus.graph.kernel import Generator, KernelText, generate, is_read_by_boxes
 from argus.graph.launch import Kernel, View
 from argus.graph.numbers import fold_numbers
 from argus.graph.partition import Apart, Group, Partition, partition
+from argus.graph.phases import store_in_turns
 from argus.graph.pooled import pool_by_rows
 from argus.graph.prove import Outcome, ProofRequest, prove_all, stored
 from argus.graph.replay import replayed
@@ -33,6 +34,7 @@ from argus.graph.row import NotExpressible
 from argus.graph.scans import scan_whole_rows
 from argus.graph.space import Mismatch
 from argus.graph.terms import Extent, product
+from argus.graph.turned import NAME as TURNED
 from argus.graph.views import A_VIEW
 from argus.runtime import jit
 from argus.runtime.device import target_of
@@ -159,6 +161,7 @@ class _Compilation:
         narrow_attention(gm)
         scan_whole_rows(gm)
         pool_by_rows(gm)
+        store_in_turns(gm, lambda node: is_read_by_boxes(node, _target(node, survey)))
         self.gm, self.options, self.generator, self.survey = gm, options, generator, survey
         self.refused: dict[Any, str] = {}
         self.verdicts: dict[Any, str] = {}
@@ -185,8 +188,7 @@ class _Compilation:
 
     def target(self, group: Group) -> str:
         """Return the target for which a group's kernel is made."""
-        meta = next(m for m in map(meta_of, group.outputs) if m is not None)
-        return self.survey.target if self.survey is not None else target_of(meta.device)
+        return _target(group.outputs[0][0], self.survey)
 
     def settled(self) -> tuple[Partition, list[KernelText]]:
         """Return a partition whose kernels are all proved. A group whose kernel is not proved is cut in two, and the
@@ -301,6 +303,12 @@ def _of_library(node: Any) -> Entry:
     )
 
 
+def _target(node: Any, survey: Survey | None) -> str:
+    """Return the target for which the kernel of a node is made."""
+    meta = next(m for m in capture.results(node) if m is not None)
+    return survey.target if survey is not None else target_of(meta.device)
+
+
 def order(text: KernelText, target: str) -> ProofRequest:
     """Return the request to prove a kernel for tensors that are aligned like the traced ones."""
     layout = text.layout
@@ -338,8 +346,8 @@ def _operations_of(node: Any) -> tuple[Extent, str]:
         q, k = read[1:3] if "backward" in name else read[:2]
         assert q is not None and k is not None
         return (10 if "backward" in name else 4) * product(q.shape) * k.shape[2], q.dtype
-    if name == "convolution.default" and read[0] is not None and read[1] is not None:
-        ends = read[0] if capture.given(node)[6] else made[0]
+    if name in ("convolution.default", TURNED) and read[0] is not None and read[1] is not None:
+        ends = read[0] if name != TURNED and capture.given(node)[6] else made[0]
         return 2 * product(ends.shape) * product(read[1].shape[1:]), read[1].dtype
     return 0, "float32"
 

@@ -75,6 +75,12 @@ def spatials(group: Group, layout: Layout) -> tuple[Spatial, ...]:
     )  # fmt: skip
 
 
+def pixels_of(d: Spatial) -> int:
+    """Return the number of places along a dimension at which a convolution without border or strides has its windows.
+    """
+    return d.size - (d.taps - 1) * d.dilation
+
+
 def by_matrices(group: Group) -> bool:
     """Return True for a convolution that has enough channels and filters for matrix instructions."""
     window = window_of(group.window)
@@ -120,6 +126,7 @@ class ConvolutionEmitter(Emitter):
         self.dims, self.channels = spatials(group, layout), channels(group, layout)
         self.phase = {d.number: f"phase{d.number}" for d in self.dims if d.phases > 1 and d.result is not None}
         self.x, self.w = (next(p for p in layout.reads if p.use == use) for use in "xw")
+        self.filter = layout.axis(group.space[(group.window, 0)][1]) if self.window.turns else None
 
     def body(self) -> list[str]:
         """Return the statements after the specifications."""
@@ -173,6 +180,7 @@ class ConvolutionEmitter(Emitter):
         if own is None and not isinstance(axis.extent, int):
             return f"al.cdiv({axis.size}, {part})"
         extent = ceil(axis.extent / (own.phases if own is not None else 1))
+        extent = pixels_of(own) if self.window.turns and own is not None else extent
         return ceil(extent / part) if axis.fixed else f"al.cdiv({axis.size}, {part})"
 
     def pixels(self) -> None:
@@ -193,7 +201,7 @@ class ConvolutionEmitter(Emitter):
 
     def reached(self, d: Spatial, turn: str) -> tuple[str, str, str]:
         """Return the tap of a turn, its coordinate in the image, and a condition on the tap, or ""."""
-        index = d.result.index if d.result is not None else "0"
+        index = self.pixel(d.result) if d.result is not None else "0"
         if not d.transposed:
             far = f"{turn} * {d.dilation}" if d.dilation > 1 else turn
             return turn, f"{index} * {d.stride} + ({far} - {d.padding})", ""
@@ -208,6 +216,45 @@ class ConvolutionEmitter(Emitter):
         conditions = [f"({tap} < {d.taps})"] if d.turns * d.step > d.taps else []
         conditions += [f"({reach} % {d.common} == 0)"] if d.common > 1 else []
         return tap, place, " & ".join(conditions)
+
+    # ------------------------------------------------------------------------ phases that are stored in turns
+
+    def pixel(self, axis: Axis) -> str:
+        """Return the name of the index along an axis at which a tile's windows are. Without phases in turns, it is that
+        of the result."""
+        return f"{axis.index}1" if self.window.turns else axis.index
+
+    def turned(self) -> None:
+        """Emit the indices of the result at which the phases of the tile's pixels are stored in turns."""
+        turns, row = self.window.turns, self.conv.rows
+        if not turns or row is None:
+            return
+        if self.filter is not None:
+            self.out.add(f"{self.filter.index} = {row.index} // {prod(step for step, _ in turns)}")
+        for d, (step, begin) in zip(self.dims, turns, strict=True):
+            below = prod(s for s, _ in turns[d.number + 1 :])
+            phase = f"{row.index} // {below}" if below > 1 else row.index
+            phase = f"({phase} % {step}{f' - {begin}' if begin else ''})[:, None]" if step > 1 else f"-{begin}"
+            if d.result is not None:
+                pixel = self.pixel(d.result)
+                text = f"{pixel} * {step} + {phase}" if step > 1 else f"{pixel} - {begin}" if begin else pixel
+                self.out.add(f"{d.result.index} = {text}")
+
+    def index(self, axis: Axis) -> str:
+        """Return the index along an axis, shaped so that the indices broadcast to a tile."""
+        return f"{axis.index}[:, None]" if axis is self.filter else super().index(axis)
+
+    def conditions(self, axis: Axis) -> list[str]:
+        """Return the conditions under which a tile's elements are inside an axis."""
+        if not self.window.turns:
+            return super().conditions(axis)
+        if axis is self.filter and self.conv.rows is not None:
+            return super().conditions(self.conv.rows)
+        own = next((d.number for d in self.dims if d.result is axis), None)
+        if own is None:
+            return []
+        after = [f"(0 <= {axis.index})"] if self.window.turns[own][1] else []
+        return [*after, f"({axis.index} < {axis.size})"]
 
     # ------------------------------------------------------------------------ products
 

@@ -28,8 +28,8 @@ _VECTOR, _WORTH = 32, 160
 """Channels of a row of a tile; filters times taps from which on a copy by channels last costs less than it saves."""
 _MOST_READ = 280
 """Products of a pixel's row of taps for each vector of channels that is read: with fewer, direct ones are faster."""
-_MOST_ZEROS = 4
-"""The largest ratio of taps of all phases, with zeros, to taps of a transposed convolution."""
+_MOST_ZEROS = 10
+"""The largest ratio of products with zeros, of all phases and groups, to products of a transposed convolution."""
 
 
 def convolution(x: Any, weight: Any, bias: Any, *rest: Any) -> Any:
@@ -39,10 +39,11 @@ def convolution(x: Any, weight: Any, bias: Any, *rest: Any) -> Any:
     transposed, groups = rest[3], rest[5]
     if not all(isinstance(size, int) for size in (*x.shape, *weight.shape)):
         return NotImplemented
-    if groups == 1 and transposed and {*stride} != {1}:
-        found = _by_phases(x, weight, bias, stride, padding, dilation, further)
-        if found is not None:
-            return found
+    if transposed and {*stride} != {1}:
+        for shared in (False, True):
+            found = _by_phases(x, weight, bias, stride, padding, dilation, further, groups, shared)
+            if found is not None:
+                return found
     outer, inner = weight.shape[0] // groups, weight.shape[1]
     channels, filters = (outer, inner) if transposed else (inner, outer)
     if channels < LEAST_CHANNELS or filters < LEAST_FILTERS:
@@ -187,18 +188,21 @@ def _by_joined_taps(x: Any, weight: Any, bias: Any, stride: Any, padding: Any, d
 
 
 def _by_phases(
-    x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, further: Any
+    x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, further: Any, groups: int, shared: bool
 ) -> Any:
     """Return a transposed convolution by a convolution without strides, whose filters are those of all phases.
 
     A phase is a remainder `a` of a place of the result by the stride. Place p * stride + a adds up the products of
     x[p + e] and tap r, where a + padding == e * stride + r * dilation. All phases have the same number of taps `e`;
-    what one lacks are zeros. Phases begin so many places before the result that these taps are few. None if most would
-    be zeros."""
-    filters, dims = weight.transpose(0, 1), x.dim() - 2
+    what one lacks are zeros. Phases begin so many places before the result that these taps are few. Filters of groups
+    are zero for the channels of other groups. `shared`: where stride and dilation have a common factor, phases that no
+    tap meets are left out, and put in as zeros later. None if most products would be with zeros."""
+    if groups > _MOST_ZEROS:
+        return None
+    filters, dims = (weight if groups == 1 else _for_all_channels(weight, groups)).transpose(0, 1), x.dim() - 2
     ones, borders, turns = [1] * dims, [], []
     for d in range(dims):
-        common = gcd(stride[d], dilation[d])
+        common = gcd(stride[d], dilation[d]) if shared else 1
         reach = dilation[d] * (weight.shape[2 + d] - 1)
         size = (x.shape[2 + d] - 1) * stride[d] - 2 * padding[d] + reach + further[d] + 1
         first = -padding[d] % common  # places of other remainders by `common` meet no tap
@@ -211,7 +215,7 @@ def _by_phases(
         borders.append((-low, made - x.shape[2 + d] + low + count - 1))
         turns.append(_Turns(step, begin, common, first, size))
     phases = prod(turn.step for turn in turns)
-    zeros = prod(filters.shape[2 + dims :]) * phases > _MOST_ZEROS * prod(weight.shape[2:])
+    zeros = prod(filters.shape[2 + dims :]) * phases * groups > _MOST_ZEROS * prod(weight.shape[2:])
     if zeros or filters.shape[0] * phases < LEAST_FILTERS:
         return None
     together, none = filters.flatten(0, dims), [0] * dims
@@ -219,6 +223,17 @@ def _by_phases(
     apart = made.unflatten(1, (-1, *(turn.step for turn in turns)))
     result = in_turns(apart, *([getattr(t, key) for t in turns] for key in ("begin", "common", "first", "size")))
     return result if bias is None else result + bias.reshape(-1, *ones)
+
+
+def _for_all_channels(weight: Any, groups: int) -> Any:
+    """Return the filters of groups as filters of all channels, with zeros for the channels of other groups.
+
+    Rows of `groups` blocks that are each one place longer than a row are the diagonal of a matrix."""
+    channels, filters = weight.shape[0] // groups, weight.shape[1]
+    block = channels * filters * prod(weight.shape[2:])
+    rows = torch.nn.functional.pad(weight.reshape(groups, block), [0, groups * block])
+    found = rows.flatten()[: groups * groups * block].reshape(groups, groups, channels, *weight.shape[1:])
+    return found.transpose(1, 2).reshape(groups * channels, groups * filters, *weight.shape[2:])
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from math import ceil, prod
 from typing import Any
 
 from argus.graph.capture import inputs, meta_of
-from argus.graph.convolutions import ConvolutionEmitter, Spatial, by_matrices, spatials
+from argus.graph.convolutions import ConvolutionEmitter, Spatial, by_matrices, pixels_of, spatials
 from argus.graph.layout import PLACE, Layout
 from argus.graph.partition import Group
 from argus.graph.tiles import ConvolutionTile, flat_tile
@@ -64,8 +64,7 @@ class FlatEmitter(ConvolutionEmitter):
         conv = self.conv
         assert conv.rows is not None
         f = conv.rows.index
-        made = [d.result.extent if d.result is not None else 1 for d in self.dims]
-        last = sum((extent - 1) * inner for extent, inner in zip(made, self.inner, strict=True)) + 1
+        last = sum((pixels_of(d) - 1) * inner for d, inner in zip(self.dims, self.inner, strict=True)) + 1
         axes = [(f"p{f}", f"al.cdiv({conv.rows.size}, HEIGHT)"), ("run", str(ceil(last / conv.width)))]
         axes += [(axis.index, axis.size) for axis in conv.grid]
         names, extents = ", ".join(n for n, _ in axes), ", ".join(extent for _, extent in axes)
@@ -83,7 +82,8 @@ class FlatEmitter(ConvolutionEmitter):
             text = f"place // {self.inner[d.number]}" if self.inner[d.number] > 1 else "place"
             if prod(self.image[: d.number]) > 1:
                 text = f"{text} % {self.image[d.number]}"
-            self.out.add(f"{d.result.index} = {text}")
+            self.out.add(f"{self.pixel(d.result)} = {text}")
+        self.turned()
 
     def reached(self, d: Spatial, turn: str) -> tuple[str, str, str]:
         """Return the tap of an iteration, how far it moves the window, and no condition."""

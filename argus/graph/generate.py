@@ -169,12 +169,7 @@ class Emitter:
 
     def mask(self, axes: tuple[Axis, ...]) -> str:
         """Return the mask of a tile's elements that are inside the axes cut into tiles, or "" if no mask is needed."""
-        parts = []
-        for axis in axes:
-            if self.tile.rows is not None and axis.symbol == self.tile.rows.symbol:
-                parts.append(f"({axis.index} < {axis.size})[:, None]")
-            elif axis in self.across:
-                parts.append(f"({axis.index} < {axis.size})")
+        parts = [text for axis in axes for text in self.conditions(axis)]
         if len(parts) < 2:
             return bare(parts[0]) if parts else ""
         known = self.here if self.here is not None and self.reduces(axes) else self.block
@@ -183,6 +178,12 @@ class Emitter:
             known[text] = self.masks.setdefault(text, f"inside{len(self.masks) or ''}")
             self.out.add(f"{known[text]} = {text}")
         return known[text]
+
+    def conditions(self, axis: Axis) -> list[str]:
+        """Return the conditions under which a tile's elements are inside an axis."""
+        if self.tile.rows is not None and axis.symbol == self.tile.rows.symbol:
+            return [f"({axis.index} < {axis.size})[:, None]"]
+        return [f"({axis.index} < {axis.size})"] if axis in self.across else []
 
     def load(self, param: Param) -> str:
         """Return the name of a tensor's part of the tile, which is loaded once."""

@@ -22,9 +22,10 @@ from argus.graph.pooling import PoolEmitter
 from argus.graph.products import ProductEmitter
 from argus.graph.reduced import SCANS
 from argus.graph.rows import RowEmitter, is_by_rows
+from argus.graph.space import Mismatch, Space
 from argus.graph.specification import dtypes, specifications
 from argus.graph.tiles import Tile, product_tile, tile
-from argus.graph.window import most_filter_axes
+from argus.graph.window import most_filter_axes, window_of
 
 _LONGEST_NAME = 60
 
@@ -102,9 +103,21 @@ def _convolution(group: Group, found: Layout, target: str, bits: int) -> Convolu
         return FlatEmitter(group, found, flat.tile_of(group, found, target, bits))
     if is_by_rows(group, bits):
         return RowEmitter(group, found, rows.tile_of(group, found, target, bits))
+    if window_of(group.window).turns:
+        raise Mismatch("phases in turns, of an image that boxes do not read")
     if is_direct(group):
         return DirectEmitter(group, found, direct.tile_of(group, found))
     return ConvolutionEmitter(group, found, tile_of(group, found, target, bits))
+
+
+def is_read_by_boxes(node: Any, target: str) -> bool:
+    """Return True for a convolution whose kernel reads its image by boxes."""
+    group, x = Group([], Space(), window=node), meta_of(inputs(node)[0])
+    if x is None or x.symbolic:
+        return False
+    wide = x.dtype == "float32" and target.startswith("sm_") and torch.backends.cudnn.allow_tf32
+    bits = _BITS.get("tfloat32" if wide else x.dtype, 0)
+    return is_flat(group, bits) or is_by_rows(group, bits)
 
 
 def multiplied(group: Group, target: str) -> str:

@@ -12,7 +12,7 @@ convolutions with a stride, and those with few channels, are read by boxes, too.
 from __future__ import annotations
 
 from argus.graph.capture import inputs, meta_of
-from argus.graph.convolutions import ConvolutionEmitter, Spatial, by_matrices, spatials
+from argus.graph.convolutions import ConvolutionEmitter, Spatial, by_matrices, pixels_of, spatials
 from argus.graph.layout import Layout
 from argus.graph.partition import Group
 from argus.graph.tiles import ConvolutionTile, row_tile, row_width
@@ -24,18 +24,19 @@ def is_by_rows(group: Group, bits: int) -> bool:
     multiplied."""
     if group.window is None or not bits or not by_matrices(group):
         return False
-    window, x, made = window_of(group.window), meta_of(inputs(group.window)[0]), meta_of((group.window, 0))
-    assert x is not None and made is not None
+    window, x = window_of(group.window), meta_of(inputs(group.window)[0])
+    assert x is not None
     if window.transposed or window.groups != 1 or {*window.padding} != {0} or window.stride[-1] != 1:
         return False
     units = (x.shape[1], *(s for d, s in enumerate(x.strides) if d != 1 and x.shape[d] > 1))
     aligned = x.shape[1] > 1 and x.strides[1] == 1 and all(unit * bits % 128 == 0 for unit in units)
-    return aligned and row_width(made.shape[-1]) > 0
+    return aligned and row_width(x.shape[-1] - (window.taps[-1] - 1) * window.dilation[-1]) > 0
 
 
 def tile_of(group: Group, layout: Layout, target: str, bits: int) -> ConvolutionTile:
     """Choose the tile of a convolution that is read by rows."""
-    return row_tile(layout, tuple(d.result for d in spatials(group, layout) if d.result is not None), target, bits)
+    dims = spatials(group, layout)
+    return row_tile(layout, tuple(d.result for d in dims if d.result is not None), pixels_of(dims[-1]), target, bits)
 
 
 class RowEmitter(ConvolutionEmitter):
@@ -52,8 +53,9 @@ class RowEmitter(ConvolutionEmitter):
     def pixels(self) -> None:
         """Emit the indices of the tile's pixels along the result's axes."""
         for axis, part in self.conv.pixels:
-            tile = f"p{axis.index}"
-            self.out.add(f"{axis.index} = {tile} * WIDTH + al.arange(WIDTH)" if part > 1 else f"{axis.index} = {tile}")
+            tile, pixel = f"p{axis.index}", self.pixel(axis)
+            self.out.add(f"{pixel} = {tile} * WIDTH + al.arange(WIDTH)" if part > 1 else f"{pixel} = {tile}")
+        self.turned()
 
     def reached(self, d: Spatial, turn: str) -> tuple[str, str, str]:
         """Return the tap of an iteration, the first place that it reads, and no condition."""

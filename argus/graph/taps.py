@@ -40,7 +40,10 @@ def _image(group: Group, layout: Layout) -> Param:
 
 def tile_of(group: Group, layout: Layout) -> Tile:
     """Choose the tile of results."""
-    return window_tile(layout, tuple(d.result for d in spatials(group, layout) if d.result is not None))
+    dims = [(d.result, d) for d in spatials(group, layout) if d.result is not None]
+    strides = {axis.symbol: d.stride for axis, d in dims}
+    follows = {d.image.symbol: axis for axis, d in dims if d.image is not None}
+    return window_tile(layout, tuple(axis for axis, _ in dims), strides, follows)
 
 
 class TapsEmitter(Emitter):

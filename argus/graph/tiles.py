@@ -263,13 +263,13 @@ def row_width(pixels: int) -> int:
     return width if pixels >= _LEAST_WIDTHS and -(-pixels // width) * width <= _MOST_IDLE * pixels else 0
 
 
-def row_tile(layout: Layout, spatial: tuple[Axis, ...], target: str, bits: int) -> ConvolutionTile:
-    """The tile of a convolution whose image is read row by row."""
+def row_tile(layout: Layout, spatial: tuple[Axis, ...], row: int, target: str, bits: int) -> ConvolutionTile:
+    """The tile of a convolution whose image is read row by row. `row`: pixels of a row."""
     rows = _filters(layout)
     if rows is None or not spatial:
         raise Mismatch("no axis of filters, or of pixels")
     filters = 64 if -(-rows.extent // 64) % 2 else 128
-    width, stages, warps, producers = row_width(spatial[-1].extent), 4, filters // 16, 4
+    width, stages, warps, producers = row_width(row), 4, filters // 16, 4
     if target != "sm_90a":
         filters, width, stages, warps, producers = 32, 32, 3, 4, 0
     pixels = (*((a, 1) for a in spatial[:-1]), (spatial[-1], width))
@@ -289,18 +289,32 @@ _WINDOWS, _WIDEST, _HIGHEST = 2048, 256, 16
 """Elements of a tile of windows, and its largest sides."""
 
 
-def window_tile(layout: Layout, spatial: tuple[Axis, ...]) -> Tile:
-    """Return the tile of a kernel that goes over the taps of windows. Raises Mismatch if there is one window."""
+def window_tile(
+    layout: Layout, spatial: tuple[Axis, ...], strides: Mapping[str, int], follows: Mapping[str, Axis]
+) -> Tile:
+    """Return the tile of a kernel that goes over the taps of windows. `strides`: of windows along axes, by the axes'
+    symbols; `follows`: the axis of results for each axis of the image. What a tile reads must stay in the L1 cache.
+    Raises Mismatch if there is one window."""
     axes = [a for a in layout.axes if a.kind not in (REDUCED, PLACE)]
     if not axes:
         raise Mismatch("a kernel of one element")
     columns = contiguous(layout, axes)
     rest = [a for a in axes if a is not columns]
+    other = _turned(layout, columns, follows)
+    if other is not None:
+        grid = tuple(a for a in rest if a is not other)
+        return Tile(columns, other, grid, _side(columns, _SIDE), _side(other, _SIDE), warps=8, turned=True)
     rows = max(rest, key=lambda a: (a in spatial, rest.index(a)), default=None)
     width = _side(columns, _WIDEST)
-    height = _side(rows, min(_HIGHEST, max(2, _WINDOWS // width))) if rows is not None else 1
+    elements = _WINDOWS // strides.get(columns.symbol, 1)
+    height = _side(rows, min(_HIGHEST, max(2, _below(elements // width)))) if rows is not None else 1
     warps = max(1, min(4, width * height // (2 * _LEAST_WORK)))
     return Tile(rows, columns, tuple(a for a in rest if a is not rows), height, width, warps=warps)
+
+
+def _below(number: int) -> int:
+    """Round a number down to a power of two that is at least 1."""
+    return 1 << max(number, 1).bit_length() - 1
 
 
 def _side(axis: Axis, most: int) -> int:
@@ -339,8 +353,9 @@ def convolution_tile(layout: Layout, channels: Axis | None, spatial: tuple[Axis,
 
 
 def _filters(layout: Layout) -> Axis | None:
-    """Return the axis of filters, or None if there is none. Raises Mismatch if there are several."""
-    found = layout.of(LEFT)
+    """Return the axis of filters, or None if there is none. Filters with phases that are stored in turns are read at
+    computed places. Raises Mismatch if there are several axes."""
+    found = layout.of(LEFT) or tuple(a for p in layout.reads if p.use == "w" for a in p.axes if a.kind == PLACE)
     if len(found) > 1:
         raise Mismatch("filters along several axes")
     return found[0] if found else None
@@ -350,6 +365,8 @@ def _beside(layout: Layout, rows: Axis | None, pixels: tuple[tuple[Axis, int], .
     """Return the axes of a convolution's grid: the axes of the result along which a tile has neither filters nor
     pixels."""
     taken = {a.symbol for a, _ in pixels} | ({rows.symbol} if rows is not None else set())
+    if rows is not None and rows.kind == PLACE:  # the results' filters follow from the rows
+        return layout.of(RIGHT)
     return tuple(a for a in layout.axes if a.kind not in (REDUCED, PLACE) and a.symbol not in taken)
 
 

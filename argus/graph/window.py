@@ -9,12 +9,14 @@ and taps of the filters. Atoms of taps are not joined with other dimensions.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING
 
 from argus.graph import capture
 from argus.graph.capture import Value, inputs, meta_of
 from argus.graph.operators import name_of
 from argus.graph.space import Dim, Dims, Mismatch, Space
+from argus.graph.turned import NAME as TURNED
 from argus.graph.windows import each
 
 if TYPE_CHECKING:
@@ -25,7 +27,8 @@ if TYPE_CHECKING:
 class Window:
     """A window operator. `op` is "convolution", "max" or "average". The tuples have an entry for each spatial
     dimension. `divisor` is the divisor of an average; None means the number of places inside the image, including its
-    border if `padded`. `depthwise`: each channel has one filter for itself."""
+    border if `padded`. `depthwise`: each channel has one filter for itself. `turns`: the phases of each dimension that
+    are stored in turns, and the number of places before the first one that is stored."""
 
     op: str
     taps: tuple[int, ...]
@@ -37,6 +40,7 @@ class Window:
     divisor: int | None = None
     padded: bool = True
     depthwise: bool = False
+    turns: tuple[tuple[int, int], ...] = ()
 
     @property
     def spatial(self) -> int:
@@ -55,6 +59,14 @@ def window_of(node: Node) -> Window:
         depthwise = not transposed and groups > 1 and weight.shape[:2] == (groups, 1)
         return Window(
             "convolution", taps, stride, padding, dilation, transposed, groups, depthwise=depthwise
+        )  # fmt: skip
+    if name == TURNED:
+        weight = meta_of(inputs(node)[1])
+        assert weight is not None
+        taps, steps, begin = tuple(weight.shape[2:]), arguments[2], arguments[3]
+        ones = (1,) * len(taps)
+        return Window(
+            "convolution", taps, ones, (0,) * len(taps), ones, turns=tuple(zip(steps, begin, strict=True))
         )  # fmt: skip
     if name.startswith("_adaptive"):
         return _adaptive(node)
@@ -117,7 +129,26 @@ def placed(space: Space, node: Node) -> Placed:
         lead = space.fresh(metas[0].shape[: -window.spatial])
         places = tuple(a for dim in here for a in dim)
         return Placed(((values[0], "x", (*lead, *here)),), (*lead, *there), places, places, atoms)
+    if window.turns:
+        return _turned(space, window, values, here, there, atoms)
     return _convolution(space, window, values, here, there, atoms)
+
+
+def _turned(space: Space, window: Window, values: tuple[Value, ...], here: Dims, there: Dims, atoms: Dim) -> Placed:
+    """Return a convolution whose phases are stored in turns: filters with their phases are read at computed places."""
+    x, weight = meta_of(values[0]), meta_of(values[1])
+    assert x is not None and weight is not None
+    rows, phases = weight.shape[0], prod(step for step, _ in window.turns)
+    n, c, f, filters, *taps = space.fresh((*x.shape[:2], rows // phases, rows, *window.taps))
+    places = tuple(a for dim in (*here, filters) for a in dim)
+    summed = (*c, *(a for dim in taps for a in dim))
+    return Placed(
+        ((values[0], "x", (n, c, *here)), (values[1], "w", (filters, c, *taps))),
+        (n, f, *there),
+        (*summed, *places),
+        places,
+        (*atoms, *summed, *f, *filters),
+    )
 
 
 def _convolution(

@@ -157,12 +157,30 @@ def test_joined_taps_are_read_by_boxes(case: str) -> None:
 
 @pytest.mark.parametrize("grown", [0, 1], ids=["cut off", "whole phases"])
 def test_phases_of_a_transposed_convolution_are_filters(grown: int) -> None:
-    """Results are put in turns by the kernel of what follows, also if places of the last phase are missing."""
+    """The convolution's kernel puts results in turns, also if places of the last phase are missing."""
     torch.manual_seed(1)
-    model = nn.Sequential(nn.ConvTranspose2d(32, 8, 3, stride=2, padding=1, output_padding=grown), nn.ReLU())
+    model = nn.Sequential(nn.ConvTranspose2d(32, 16, 3, stride=2, padding=1, output_padding=grown), nn.ReLU())
     report = same(model.bfloat16(), torch.randn(2, 32, 5, 6).bfloat16(), tolerance=3e-2)
     assert {row["verdict"] for row in report.rows} == {"proved"}
-    assert "in_turns_add_relu" in taken(report)
+    assert "convolution_in_turns_add_relu" in taken(report)
+
+
+TURNED: dict[str, tuple[Callable[[], Any], tuple[int, ...]]] = {
+    "by rows": (lambda: nn.ConvTranspose2d(6, 24, 3, stride=2, padding=1), (1, 6, 5, 40)),
+    "volumes": (lambda: nn.ConvTranspose3d(32, 5, 3, stride=2, padding=1, output_padding=1), (1, 32, 3, 5, 4)),
+    "before the first place": (lambda: nn.ConvTranspose2d(32, 8, 4, stride=(2, 3), padding=2), (2, 32, 6, 7)),
+    "no tap meets some": (lambda: nn.ConvTranspose1d(32, 32, 3, stride=2, padding=1, dilation=2), (2, 32, 9)),
+}
+
+
+@pytest.mark.parametrize("case", TURNED)
+def test_phases_are_stored_in_turns(case: str) -> None:
+    torch.manual_seed(1)
+    make, shape = TURNED[case]
+    model = nn.Sequential(make(), nn.Hardtanh(-0.5, 0.5)).bfloat16()
+    report = same(model, torch.randn(shape).bfloat16(), tolerance=3e-2)
+    assert {row["verdict"] for row in report.rows} == {"proved"}
+    assert "convolution_in_turns_add_hardtanh" in taken(report)
 
 
 def test_result_of_a_convolution_is_laid_out_as_in_eager() -> None:
