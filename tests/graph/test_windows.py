@@ -59,6 +59,24 @@ def test_depthwise_with_channels_last() -> None:
     assert not left(report)
 
 
+def test_depthwise_convolution_whose_result_has_channels_last() -> None:
+    """A tile is turned in shared memory where images and results are contiguous along different axes."""
+    torch.manual_seed(1)
+
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = nn.Conv2d(6, 6, 3, padding=1, groups=6)
+
+        def forward(self, x: Any) -> Any:
+            return self.inner(x).permute(0, 2, 3, 1).contiguous() * 2.0
+
+    report = same(Model().eval(), torch.randn(2, 6, 9, 10))
+    path = next(row["path"] for row in report.rows if row["kernel"].startswith("convolution"))
+    assert "al.trans" in Path(path).read_text(encoding="utf-8")
+    assert not left(report)
+
+
 LARGE_WINDOWS: dict[str, tuple[Callable[[], Any], tuple[int, ...], int]] = {
     "maximum": (lambda: nn.MaxPool2d(4, 1, 1), (2, 3, 12, 13), 2),
     "maximum, dilated": (lambda: nn.MaxPool2d((5, 4), (2, 3), (2, 1), dilation=(1, 2)), (2, 3, 19, 22), 2),
