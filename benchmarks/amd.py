@@ -26,7 +26,7 @@ from argus.kernels.experts import swiglu
 from argus.passes import lower
 from argus.source import SourceFile
 from benchmarks.amd_cycles import CLOCK_HZ, FITTED, PUBLISHED, WHOLE, Timed, timed
-from benchmarks.machine_code import Instruction, count, hot_loop, instructions
+from benchmarks.machine_code import Instruction, count, hot_loop, instructions, turns
 from benchmarks.table import Cell, Results
 
 _KERNELS = Path("argus/kernels")
@@ -44,6 +44,7 @@ class Case:
     kernel: str
     constants: dict[str, object]
     num_warps: int = 8
+    folder: Path = _KERNELS
 
 
 def _gemm(rows: int, columns: int, num_warps: int, dtype: DType = bfloat16) -> Case:
@@ -83,6 +84,7 @@ CASES = (
     _gemm(256, 128, 8),
     _gemm(128, 128, 4),
     _gemm(256, 256, 8, float8_e4m3fnuz),
+    Case("GEMM in turns, 256x256x32, bf16", "gemm_turns.py", "gemm_turns", {}, folder=Path("examples")),
     _experts(256, 8),
     _experts(128, 4),
     _experts(256, 8, float8_e4m3fnuz),
@@ -148,7 +150,7 @@ _NOTES = (
 
 def ours(case: Case) -> bytes:
     """Return the code object of a case."""
-    file = _KERNELS / case.file
+    file = case.folder / case.file
     source = SourceFile(str(file), file.read_text(encoding="utf-8"))
     kernel = elaborate(source, case.kernel, Options(_TARGET, case.num_warps, case.constants))
     built: Artifact = build(lower(kernel, _TARGET), _TARGET)
@@ -177,11 +179,12 @@ class Measured:
 
 def _measure(side: str, name: str, code: bytes, shared_bytes: int = 0) -> Measured:
     """Count the costs of a code object's hot loop and the resources that its kernel holds."""
-    loop = hot_loop(instructions(toolchain.disassemble(code)))
+    found = instructions(toolchain.disassemble(code))
+    loop = hot_loop(found)
     counts, held = count(loop), _notes(code)
     shared_bytes = max(shared_bytes, held.get("group_segment_fixed_size", 0))
     waves = held.get("max_flat_workgroup_size", 256) // 64
-    model = timed(loop, waves, held.get("vgpr_count", 256), shared_bytes)
+    model = timed(loop, waves, held.get("vgpr_count", 256), shared_bytes, turns(found))
     row: dict[str, Cell] = {
         "loop": name,
         "side": side,

@@ -59,6 +59,7 @@ class Step:
 class _Wave:
     simd: int
     block: int
+    behind: bool = False
     at: int = 0
     ready: float = 0.0
     priority: int = 0
@@ -159,10 +160,10 @@ class Timed:
         return self.seconds(problem, 1.0) / problem.seconds
 
 
-def timed(loop: Sequence[Instruction], waves: int, registers: int, shared_bytes: int) -> Timed:
-    """Time a loop on a compute unit that holds as many blocks as fit it."""
+def timed(loop: Sequence[Instruction], waves: int, registers: int, shared_bytes: int, turns: bool = False) -> Timed:
+    """Time a loop on a compute unit that holds as many blocks as fit it. `turns`: see `cycles`."""
     blocks = resident(waves, registers, shared_bytes)
-    return Timed(cycles(loop, waves, blocks), blocks, float(waves * sum(i.flops for i in loop)))
+    return Timed(cycles(loop, waves, blocks, turns), blocks, float(waves * sum(i.flops for i in loop)))
 
 
 def resident(waves: int, registers: int, shared_bytes: int) -> int:
@@ -172,10 +173,14 @@ def resident(waves: int, registers: int, shared_bytes: int) -> int:
     return max(1, min(by_registers, MI300X.shared_bytes // max(shared_bytes, 1)))
 
 
-def cycles(loop: Sequence[Instruction], waves: int, blocks: int) -> float:
-    """Return the cycles from one iteration of all waves to the next, once the loop is under way."""
+def cycles(loop: Sequence[Instruction], waves: int, blocks: int, turns: bool = False) -> float:
+    """Return the cycles from one iteration of all waves to the next, once the loop is under way.
+
+    `turns`: the second half of a block's waves enters the loop a barrier later than the first.
+    """
     steps = [s for s in map(_step, loop) if s is not None]
-    return _Unit(steps, [_Wave(n % _SIMDS, b) for b in range(blocks) for n in range(waves)]).run()
+    late = waves // 2 if turns else waves
+    return _Unit(steps, [_Wave(n % _SIMDS, b, n >= late) for b in range(blocks) for n in range(waves)]).run()
 
 
 class _Unit:
@@ -189,8 +194,11 @@ class _Unit:
         self._ends: list[float] = []  # of the iterations of all waves
 
     def run(self) -> float:
-        queue = [(wave.ready, -wave.priority, n) for n, wave in enumerate(self._waves)]
+        queue = [(wave.ready, -wave.priority, n) for n, wave in enumerate(self._waves) if not wave.behind]
         heapq.heapify(queue)
+        for wave in self._waves:
+            if wave.behind:
+                self._met.setdefault(wave.block, []).append(wave)
         while len(self._ends) < _LAST * len(self._waves):
             time, _, n = heapq.heappop(queue)
             wave = self._waves[n]

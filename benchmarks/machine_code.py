@@ -120,6 +120,13 @@ def hot_loop(code: Sequence[Instruction]) -> list[Instruction]:
     return max(loops, key=_work, default=[])
 
 
+def turns(found: Sequence[Instruction]) -> bool:
+    """Return True if some waves alone come to a barrier: halves of a block then take turns in the loop."""
+    after = {i.address: n for n, i in enumerate(found)}
+    branches = ((n, after.get(i.target or 0, 0)) for n, i in enumerate(found) if i.name.startswith("s_cbranch"))
+    return any("s_barrier" in {i.name for i in found[n + 1 : to]} for n, to in branches if n < to <= n + 3)
+
+
 def count(path: Sequence[Instruction]) -> Counts:
     """Add up the costs of an iteration."""
     return Counts(

@@ -199,6 +199,7 @@ SUBJECTS: tuple[Subject, ...] = (
     Subject("examples/gemm_hopper.py", "gemm_hopper", shares=3),
     Subject("examples/gemm_pingpong.py", "gemm_pingpong", shares=3),
     Subject("examples/gemm_waves.py", "gemm_waves", target="gfx942", shares=2),
+    Subject("examples/gemm_turns.py", "gemm_turns", target="gfx942", shares=2),
     Subject("examples/linear.py", "linear"),
     Subject("examples/grouped_matmul.py", "grouped_matmul", shares=2),
     Subject("examples/gathered_matmul.py", "gathered_matmul", shares=2),

@@ -133,7 +133,7 @@ def require_tool() -> Callable[..., str]:
 
 NVIDIA_EXAMPLES = frozenset({"gemm_explicit", "gemm_hopper", "gemm_pingpong"})
 """Examples that name instructions of NVIDIA, or have tiles for its shared memory."""
-AMD_EXAMPLES = frozenset({"gemm_waves"})
+AMD_EXAMPLES = frozenset({"gemm_waves", "gemm_turns"})
 """Examples that name instructions of AMD."""
 
 CLUSTER_EXAMPLES = frozenset({"cluster_softmax"})

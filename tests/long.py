@@ -43,6 +43,9 @@ def _superfluous(rows: list[pytest.Function]) -> list[pytest.Function]:
 
 
 LONG: tuple[str, ...] = (
+    # The emitted text and the machine code of the example run with values in `make test`.
+    "tests/simulate/test_examples.py::test_accepted[gemm_turns-",
+    "tests/simulate/test_examples.py::test_rejected[gemm_turns]",
     # Parts of a sum that overlap: the class `parts_not_once` of tests/reject stays.
     "tests/verify/test_accumulated.py::test_parts_that_overlap",
     # The layer of experts and its activations: another number of tokens and another activation stay.

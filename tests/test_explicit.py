@@ -70,7 +70,12 @@ ELSEWHERE = {
         for target in ("cpu", "sm_80", "sm_89", "gfx942")
     },
     **{("gated_block_rows", t.name): "no-matrix-instruction" for t in TARGETS.values() if t.vendor != "amd"},
-    **{("gemm_waves", t.name): "unknown-instruction" for t in TARGETS.values() if t.vendor != "amd"},
+    **{
+        (name, t.name): "unknown-instruction"
+        for name in ("gemm_waves", "gemm_turns")
+        for t in TARGETS.values()
+        if t.vendor != "amd"
+    },
     **{("cluster_softmax", t.name): "no-cluster" for t in TARGETS.values() if not t.clusters and t.vendor != "cpu"},
     **{
         ("attention_backward_keys", t.name): "register-budget"

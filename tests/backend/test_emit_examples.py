@@ -162,6 +162,10 @@ def gemm_waves(target: str) -> None:
     product("gemm_waves", (64, 64), target)
 
 
+def gemm_turns(target: str) -> None:
+    product("gemm_turns", (256, 256), target)
+
+
 def linear(target: str) -> None:
     m, n, k = 70, 132, 100
     x, weight, bias = to_bfloat16(normal(10, m, k)), to_bfloat16(normal(11, n, k)), normal(12, n)
@@ -237,8 +241,8 @@ CASES: dict[str, Callable[[str], None]] = {
     f.__name__: f
     for f in (
         vector_add, softmax, rmsnorm, transpose, embedding, gemm, gemm_explicit, gemm_hopper, gemm_pingpong,
-        gemm_waves, linear, split_k, stream_k_atomic, column_sum, cumsum, dropout, conv2d, depthwise, rotary,
-        cluster_softmax, grouped_matmul, gathered_matmul, paged_decode,
+        gemm_waves, gemm_turns, linear, split_k, stream_k_atomic, column_sum, cumsum, dropout, conv2d, depthwise,
+        rotary, cluster_softmax, grouped_matmul, gathered_matmul, paged_decode,
     )
 }  # fmt: skip
 

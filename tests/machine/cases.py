@@ -72,12 +72,13 @@ def gemm_fp8(rows: int, columns: int, waves: int, m: int, n: int, k: int) -> Cas
 
 
 @cache
-def gemm_waves(m: int, n: int, k: int) -> Case:
-    """The example that loads straight to LDS, two steps ahead, and counts its waits."""
-    kernel = lowered(Path("examples/gemm_waves.py"), "gemm_waves")
+def example(name: str, side: int, m: int, n: int, k: int) -> Case:
+    """A product of the examples whose author wrote its waits and barriers, with square tiles of `side`."""
+    kernel = lowered(Path(f"examples/{name}.py"), name)
     a, b = to_bfloat16(random(m, k)), to_bfloat16(random(n, k))
     named = {"a": a, "b": b, "c": np.zeros((m, n), np.uint16), "M": m, "N": n, "K": k}
-    return Case(kernel, (-(-m // 64), -(-n // 64)), named, {"c": from_bfloat16(a) @ from_bfloat16(b).T}, (2**-7, 1e-3))
+    right = {"c": from_bfloat16(a) @ from_bfloat16(b).T}
+    return Case(kernel, (-(-m // side), -(-n // side)), named, right, (2**-7, 1e-3))
 
 
 def _product(constants: Any, waves: int, tile: tuple[int, int], a: Any, b: Any, c: Any, right: Any, error: Any) -> Case:

@@ -92,7 +92,7 @@ def test_counted_waits_of_loads_to_lds_are_needed(edit: str, harmless: list[str]
     Two are there for every path, and not needed on this one: the last, because the end of a program waits by itself;
     and that for LDS, because the compiler has waited for the operands of the products before.
     """
-    assert missed(edit, cases.gemm_waves(72, 64, 168)) == harmless
+    assert missed(edit, cases.example("gemm_waves", 64, 72, 64, 168)) == harmless
 
 
 @pytest.mark.nightly

@@ -29,6 +29,11 @@ def test_products_of_many_blocks() -> None:
     cases.gemm(64, 64, 4, 264, 200, 8).check()
 
 
+def test_products_in_turns() -> None:
+    """One half of the waves is a barrier behind the other."""
+    cases.example("gemm_turns", 256, 264, 200, 104).check()
+
+
 def test_products_of_8_bits() -> None:
     cases.gemm_fp8(128, 128, 4, 136, 72, 80).check()
 

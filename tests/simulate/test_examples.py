@@ -58,7 +58,7 @@ def inputs(name: str) -> tuple[dict[str, NDArray[np.generic] | float], NDArray[n
             table = normal(11, 302).astype(np.float16)
             tokens = rng.integers(0, 11, 37).astype(np.int32)
             return {"tokens": tokens, "table": table, "out": np.zeros((37, 302), np.float16)}, table[tokens]
-        case "gemm" | "gemm_explicit" | "gemm_hopper" | "gemm_pingpong" | "gemm_waves":
+        case "gemm" | "gemm_explicit" | "gemm_hopper" | "gemm_pingpong" | "gemm_waves" | "gemm_turns":
             a, b = bfloat16(normal(139, 74)), bfloat16(normal(78, 74))
             return {"a": a, "b": b, "c": np.zeros((139, 78), np.float32)}, a @ b.T
         case "split_k":
@@ -185,6 +185,7 @@ PROPERTIES = {
     "gemm_hopper": "tags",
     "gemm_pingpong": "tags",
     "gemm_waves": "races",
+    "gemm_turns": "races",
     "split_k": "races",
     "stream_k_atomic": "races",
     "linear": "tags",
