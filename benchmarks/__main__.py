@@ -267,7 +267,7 @@ def _parser() -> argparse.ArgumentParser:
     whole.add_argument(
         "--sides",
         default="eager,compile,argus",
-        help="eager, argus, and any of compile, autotune (max-autotune), graphs",
+        help="eager, argus, and any of compile, reduced (reduce-overhead), autotune, graphs (argus)",
     )
     whole.add_argument("--folder", type=Path, default=Path("build/models"), help="rows are kept there")
     whole.add_argument("--seconds", type=float, default=600.0, metavar="S", help="what one case may take")

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from time import perf_counter
 from typing import Any
 
@@ -35,11 +36,15 @@ MOST_ALONE = 120
 
 SIDES: dict[str, dict[str, Any]] = {
     "compile": {},
+    "reduced": {"mode": "reduce-overhead"},
     "autotune": {"mode": "max-autotune"},
     "argus": {"backend": "argus"},
     "graphs": {"backend": "argus", "options": {"cudagraphs": True}},
 }
 """Arguments of torch.compile for each side. The side "eager" is the model itself."""
+
+_PROFILED = 5
+"""Number of steps whose kernels are timed. Each launch counts with its median."""
 
 _PR_SET_PDEATHSIG = 1
 
@@ -92,11 +97,12 @@ def measured(case: Case, sides: Sequence[str], batches: int, workers: int, lock:
     models = {name: copy.deepcopy(model) for name in sides}
     calls = {name: side(models[name], name, workers) for name in sides}
     seconds = {}
-    for name, call in calls.items():
-        start = perf_counter()
-        _step(call, models[name], arguments, case.training)
-        torch.cuda.synchronize()
-        seconds[name] = perf_counter() - start
+    with beside_others(lock):
+        for name, call in calls.items():
+            start = perf_counter()
+            _step(call, models[name], arguments, case.training)
+            torch.cuda.synchronize()
+            seconds[name] = perf_counter() - start
     with alone(lock):
         exact = _exact(model, arguments, case.training)
         errors = {
@@ -119,7 +125,7 @@ def _row(case: Case, times: dict[str, float], errors: dict[str, float], seconds:
         {"model": case.model, "training": str(case.training), "correct": "yes" if right else "no"}
         | {f"{name}_us": time * 1e6 for name, time in times.items()}
         | {f"over {name}": times[name] / times["argus"] for name in ("eager", "compile") if name in times}
-        | ({"over autotune": times["autotune"] / times[best]} if "autotune" in times else {})
+        | {f"over {name}": times[name] / times[best] for name in ("reduced", "autotune") if name in times}
         | {"error over eager's": errors["argus"] / max(errors["eager"], 1e-30)}
         | {f"{name} compiled, s": time for name, time in seconds.items() if name != "eager"}
         | _of_report(report)
@@ -147,24 +153,48 @@ def launches(once: Callable[[], None]) -> dict[str, Any]:
     issued = perf_counter() - start
     torch.cuda.synchronize()
     with profile(activities=[ProfilerActivity.CUDA]) as found:
-        once()
-        torch.cuda.synchronize()
-    kernels = sorted(
-        ((e.key, float(e.self_device_time_total), e.count) for e in found.key_averages() if e.self_device_time_total),
-        key=lambda kernel: -kernel[1],
+        for _ in range(_PROFILED):
+            once()
+            torch.cuda.synchronize()
+    events = sorted(
+        (e for e in found.events() if e.self_device_time_total > 0), key=lambda e: float(e.time_range.start)
     )
-    return {"issued_us": issued * 1e6, "device_us": sum(time for _, time, _ in kernels), "kernels": kernels}
+    count, rest = divmod(len(events), _PROFILED)
+    steps = _PROFILED if rest else 1  # Steps that differ in their launches are averaged.
+    launched = [[e] for e in events] if rest else [events[place::count] for place in range(count)]
+    kernels: dict[str, list[float]] = {}
+    for same in launched:
+        times = kernels.setdefault(same[0].name, [])
+        times.append(median(float(e.self_device_time_total) for e in same) / steps)
+    told = sorted(((name, sum(t), len(t) / steps) for name, t in kernels.items()), key=lambda kernel: -kernel[1])
+    return {"issued_us": issued * 1e6, "device_us": sum(time for _, time, _ in told), "kernels": told}
+
+
+@contextmanager
+def beside_others(lock: Path) -> Iterator[None]:
+    """Use the device beside other cases that compile, when no case has it for itself or waits for that."""
+    with _locked(lock.with_suffix(".turn"), fcntl.LOCK_EX):
+        file = lock.open("w")
+        fcntl.flock(file, fcntl.LOCK_SH)
+    with file:
+        yield
 
 
 @contextmanager
 def alone(lock: Path) -> Iterator[None]:
-    """Have the device for oneself, beside processes that only compile. A process that dies gives it back, and one that
-    has it for too long is ended by the alarm."""
-    with lock.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    """Have the device for oneself. A process that dies gives it back, and one that has it for too long is ended by the
+    alarm."""
+    with _locked(lock.with_suffix(".turn"), fcntl.LOCK_EX), _locked(lock, fcntl.LOCK_EX):
         signal.alarm(MOST_ALONE)
         yield
         signal.alarm(0)
+
+
+@contextmanager
+def _locked(file: Path, how: int) -> Iterator[None]:
+    with file.open("w") as opened:
+        fcntl.flock(opened, how)
+        yield
 
 
 def _of_report(report: Any) -> Row:

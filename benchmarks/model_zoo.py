@@ -98,10 +98,10 @@ def resnet(small: bool) -> Made:
 
 
 def mamba(small: bool) -> Made:
-    """Two layers of Mamba-790m, a sequence of 512 tokens."""
+    """Two layers of Mamba-790m, a sequence of 64 tokens: PyTorch traces each step of the scan by itself."""
     from transformers import MambaConfig, MambaModel
 
-    width, tokens, words = (32, 8, 300) if small else (1536, 512, 50280)
+    width, tokens, words = (32, 8, 300) if small else (1536, 64, 50280)
     config = MambaConfig(hidden_size=width, num_hidden_layers=2, vocab_size=words, use_cache=False)
     return MambaModel(config), _words(1, tokens, words)
 

@@ -18,6 +18,7 @@ from argus.graph.assemble import Step, assemble, subgraph
 from argus.graph.attention import narrow_attention
 from argus.graph.calls import call_library
 from argus.graph.capture import inputs, meta_of
+from argus.graph.channels import keep_channels_last
 from argus.graph.costs import costly_part
 from argus.graph.decompose import decompositions
 from argus.graph.folded import fold_constants
@@ -103,6 +104,7 @@ class Backend:
         from torch._functorch.partitioners import min_cut_rematerialization_partition
 
         chosen, owner = Options.of(options, mode), _owner()
+        gm = keep_channels_last(gm)
         call_library(gm)
         compiled = partial(self.compiled, options=chosen, owner=owner, given=len(example))
         return aot_autograd(

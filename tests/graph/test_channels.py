@@ -1,0 +1,104 @@
+"""The layout of images between convolutions, and convolutions that are products of patches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
+
+from argus.graph.channels import keep_channels_last  # noqa: E402
+from tests.graph.compiled import compiled, left, taken  # noqa: E402
+
+
+def traced(model: Any, *inputs: Any) -> tuple[Any, Any]:
+    """Return what Dynamo traces of a model, and what becomes of it."""
+    found: list[Any] = []
+    torch._dynamo.reset()
+    torch.compile(model, backend=lambda gm, _: found.append((gm, keep_channels_last(gm))) or gm.forward, dynamic=False)(
+        *inputs
+    )
+    return found[0]  # type: ignore[no-any-return]
+
+
+def asked(gm: Any) -> int:
+    return sum(n.op == "call_method" and "memory_format" in n.kwargs for n in gm.graph.nodes)
+
+
+class Two(nn.Module):
+    """Two convolutions with `between` in their middle."""
+
+    def __init__(self, between: Any) -> None:
+        super().__init__()
+        self.first, self.second, self.between = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 4, 3), between
+
+    def forward(self, x: Any) -> Any:
+        return self.second(self.between(self.first(x)))
+
+
+@pytest.mark.parametrize(
+    ("between", "changed"),
+    [
+        (F.relu, True),
+        (lambda x: x.view(x.shape[0], 8, -1).view(x.shape), True),
+        (lambda x: x.view(-1).view(x.shape), False),  # no view with channels last
+        (lambda x: x.as_strided(x.shape, x.stride()), False),
+    ],
+)
+def test_layouts_change_only_where_nothing_else_does(between: Any, changed: bool) -> None:
+    x = torch.randn(2, 3, 6, 6)
+    model = Two(between)
+    before, after = traced(model, x)
+    assert (after is not before) == changed and asked(after) == 2 * changed
+    if changed:
+        inputs = [n.meta["example_value"] for n in before.graph.nodes if n.op == "placeholder"]
+        real = {tuple(p.shape): p for p in (x, *model.parameters())}
+        given = [real[tuple(i.shape)].detach() for i in inputs]
+        (wanted,), (found,) = before(*given), after(*given)
+        torch.testing.assert_close(found, wanted)
+        assert found.stride() == wanted.stride()
+
+
+@pytest.mark.parametrize(
+    ("convolution", "shape", "replaced"),
+    [
+        (nn.Conv2d(3, 8, 4, stride=4), (2, 3, 8, 12), True),
+        (nn.Conv1d(3, 8, 5, stride=5, bias=False), (2, 3, 20), True),
+        (nn.Conv3d(2, 4, (1, 2, 2), stride=(1, 2, 2)), (2, 2, 3, 4, 6), True),
+        (nn.Conv2d(3, 8, 4, stride=4), (2, 3, 9, 12), False),
+        (nn.Conv2d(3, 8, 4, stride=2), (2, 3, 8, 12), False),
+        (nn.Conv2d(3, 8, 2, stride=2, padding=1), (2, 3, 8, 12), False),
+        (nn.Conv2d(3, 8, 1), (2, 3, 8, 12), False),
+        (nn.Conv2d(4, 8, 2, stride=2, groups=2), (2, 4, 8, 12), False),
+    ],
+)
+def test_windows_that_divide_the_image_are_patches(convolution: Any, shape: tuple[int, ...], replaced: bool) -> None:
+    model, x = convolution.bfloat16(), torch.randn(shape).bfloat16()
+    before, after = traced(model, x)
+    assert (after is not before) == replaced
+    if replaced:
+        given = {tuple(p.shape): p.detach() for p in (x, *model.parameters())}
+        inputs = [n.meta["example_value"] for n in before.graph.nodes if n.op == "placeholder"]
+        (found,) = after(*(given[tuple(i.shape)] for i in inputs))
+        wanted = model(x)
+        torch.testing.assert_close(found, wanted, rtol=2e-2, atol=2e-2)
+        assert found.stride() == wanted.stride()
+
+
+def test_patches_are_a_proved_product_with_its_gradients() -> None:
+    model = nn.Conv2d(3, 8, 4, stride=4).bfloat16()
+    call, backend = compiled(model, dynamic=False)
+    x = torch.randn(2, 3, 8, 8).bfloat16()
+    grads = []
+    for run in (model, call):
+        model.zero_grad()
+        run(x).float().square().mean().backward()
+        grads.append([p.grad.clone() for p in model.parameters()])
+    for own, right in zip(*grads, strict=True):
+        torch.testing.assert_close(own, right, rtol=3e-2, atol=3e-3)
+    report = backend.report(call)
+    assert any("mm" in name for name in taken(report)) and not left(report)
