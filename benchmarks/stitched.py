@@ -5,6 +5,7 @@ The first draft is what the compiler's backend makes. Reference, draft and best 
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,6 +25,7 @@ def run(root: Path, folder: Path, levels: Sequence[int], only: Sequence[str], ev
         seconds: float) -> Results:  # fmt: skip
     """Stitch every so many-th problem of the levels, or those named, until some seconds are over."""
     needs_gpu("stitched")
+    os.environ["TORCH_ALLOW_TF32_CUBLAS_OVERRIDE"] = "1"  # for the processes that run the models
     end, rows = time.monotonic() + seconds, list[dict[str, Cell]]()
     plan = Plan(root, tuple(levels), folder, None, 0.0, 0, (0,), "", tuple(only))
     chosen = list(problems(plan))[:: 1 if only else every]
@@ -33,7 +35,7 @@ def run(root: Path, folder: Path, levels: Sequence[int], only: Sequence[str], ev
         rows.append(_row(file, folder, attempts))
         print(rows[-1], flush=True)
     note = (
-        f"{len(rows)} of {len(chosen)} problems; at most {attempts} attempts a kernel, one plan; TF32 as PyTorch has it"
+        f"{len(rows)} of {len(chosen)} problems; at most {attempts} attempts a kernel, one plan; products in TF32"
     )
     return Results("KernelBench through stitch", rows, (note,), _summary(rows))
 

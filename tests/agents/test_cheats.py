@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -146,6 +148,19 @@ def test_a_process_without_an_answer_is_lost_and_replaced_and_printed_lines_are_
         assert worker.ask({"say": '{"refused": "", "us": 0.1}'}) == {"honest": True}
     finally:
         worker.close()
+
+
+def test_a_process_is_ended_while_another_thread_waits_for_it() -> None:
+    """What still runs when a run's time is over is not waited for."""
+    worker = Worker("tests.agents.forger")
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(worker.ask, {"hang": True})
+        while worker._process is None:
+            time.sleep(0.01)
+        worker.end()
+        with pytest.raises(WorkerLost):
+            waiting.result(timeout=60)
+    worker.close()
 
 
 def test_words_are_no_truth(problem: Problem) -> None:

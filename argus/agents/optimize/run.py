@@ -179,6 +179,8 @@ class Run:
             for done in as_completed(asked):
                 self._decide(asked[done], done.result())
                 if self._over():
+                    for worker in self._provers:
+                        worker.end()
                     break
         return True
 

@@ -54,8 +54,14 @@ class Worker:
         """Start the process, so that it is ready when the first request comes."""
         self._running()
 
+    def end(self) -> None:
+        """End the process, also while another thread waits for its answer: that thread gets WorkerLost."""
+        process = self._process
+        if process is not None:
+            process.kill()
+
     def close(self) -> None:
-        """End the process."""
+        """End the process, for which no thread waits."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()
