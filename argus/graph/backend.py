@@ -32,7 +32,7 @@ from argus.graph.prove import Outcome, ProofRequest, prove_all, stored
 from argus.graph.replay import replayed
 from argus.graph.report import Entry, Graph, Report, estimated, measured
 from argus.graph.row import NotExpressible
-from argus.graph.scans import scan_whole_rows
+from argus.graph.scans import scan_from_the_end, scan_whole_rows
 from argus.graph.space import Mismatch
 from argus.graph.terms import Extent, product
 from argus.graph.turned import NAME as TURNED
@@ -162,6 +162,7 @@ class _Compilation:
         fold_constants(gm)
         narrow_attention(gm)
         scan_whole_rows(gm)
+        scan_from_the_end(gm)
         pool_by_rows(gm)
         store_in_turns(gm, lambda node: is_read_by_boxes(node, _target(node, survey)))
         self.gm, self.options, self.generator, self.survey = gm, options, generator, survey

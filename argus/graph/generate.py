@@ -18,6 +18,7 @@ from argus.graph.indexing import indexed
 from argus.graph.layout import Axis, Layout, Param
 from argus.graph.operators import elements, name_of
 from argus.graph.partition import Group
+from argus.graph.reduced import BACKWARDS, SCANS
 from argus.graph.row import INDEXED, POINTWISE, REDUCTION, NotExpressible, Operand, Result, Site
 from argus.graph.terms import Element, Load, Term, is_float, walk
 from argus.graph.text import bare, dtype, literal, printed
@@ -77,6 +78,10 @@ class Emitter:
         self.across: tuple[Axis, ...] = (tile.columns,)  # the axes along the columns of the tile
         self.masks: dict[str, str] = {}
         self.begin = 0  # the line at which the current pass begins
+        scans = {name_of(n.target) in BACKWARDS for n in group.nodes if name_of(n.target) in SCANS}
+        if len(scans) > 1:
+            raise NotExpressible("scans from both ends")
+        self.backwards = scans == {True}  # passes go from the last element to the first
         self.zeroed: set[str] = set()  # tiles that are 0 outside the axes
         self.within: set[Value] = set()  # values that are part of the one text that uses them
 
@@ -143,7 +148,8 @@ class Emitter:
             out.depth += 1
         out.add(f"for {axis.index}0 in range(0, {axis.size}, {step}):")
         out.depth += 1
-        out.add(f"{axis.index} = {axis.index}0 + al.arange({step})")
+        first = f"{axis.size} - {step} - {axis.index}0" if self.backwards else f"{axis.index}0"
+        out.add(f"{axis.index} = {first} + al.arange({step})")
         self.here = {}
         return len(tile.loops) + 1
 
@@ -181,9 +187,12 @@ class Emitter:
 
     def conditions(self, axis: Axis) -> list[str]:
         """Return the conditions under which a tile's elements are inside an axis."""
+        inside = f"({axis.index} < {axis.size})"
+        if self.backwards and not self.tile.held and self.reduces((axis,)):
+            inside = f"(0 <= {axis.index})"
         if self.tile.rows is not None and axis.symbol == self.tile.rows.symbol:
-            return [f"({axis.index} < {axis.size})[:, None]"]
-        return [f"({axis.index} < {axis.size})"] if axis in self.across else []
+            return [f"{inside}[:, None]"]
+        return [inside] if axis in self.across else []
 
     def load(self, param: Param) -> str:
         """Return the name of a tensor's part of the tile, which is loaded once."""
@@ -389,14 +398,14 @@ class Emitter:
         if self.tile.loops:
             raise NotExpressible("a scan over several axes")
         axis = 0 if self.flat or self.tile.over == "rows" else 1
-        text = self.masked(op, body())
+        text, end = self.masked(op, body()), ", reverse=True" if self.backwards else ""
         if self.tile.held:
-            return f"al.cum{op}({text}, {axis})"
+            return f"al.cum{op}({text}, {axis}{end})"
         x, carry = self.out.bind(text), f"v{next(self.out.names)}"
         shape = "()" if self.flat else "(1, WIDTH)" if axis == 0 else "(HEIGHT, 1)"
         start = IDENTITY[op] if self.flat else f"al.full({shape}, {IDENTITY[op]}, al.float32)"
         self.out.lines.insert(self.begin, f"    {carry} = {start}")
-        scanned = self.out.bind(ONTO[op].format(a=carry, b=f"al.cum{op}({x}, {axis})"))
+        scanned = self.out.bind(ONTO[op].format(a=carry, b=f"al.cum{op}({x}, {axis}{end})"))
         whole = f"al.{op}({x})" if self.flat else f"al.{op}({x}, axis={axis}, keep_dims=True)"
         self.out.add(f"{carry} = {ONTO[op].format(a=carry, b=whole)}")
         return scanned
@@ -554,6 +563,7 @@ _REDUCTIONS: dict[str, Reduction] = {
     "argmin.default": _place(True),
     "cumsum.default": _scan("sum"),
     "cumprod.default": _scan("prod"),
+    "cumsum_backwards.default": _scan("sum"),
     **{f"{name}.correction": _variance for name in ("var", "var_mean")},
     "linalg_vector_norm.default": _norm,
     "native_layer_norm.default": _layer_norm,

@@ -12,8 +12,11 @@ if TYPE_CHECKING:
     from torch.fx import Node
 
 
-SCANS = frozenset(("cumsum.default", "cumprod.default"))
-"""Operators with one result for each element, computed from all elements up to it."""
+BACKWARDS = frozenset(("cumsum_backwards.default",))
+"""Operators with one result for each element, computed from all elements from it on."""
+
+SCANS = frozenset(("cumsum.default", "cumprod.default")) | BACKWARDS
+"""Operators with one result for each element, computed from all elements up to it, or from it on."""
 
 
 def reduced_dims(node: Node, arguments: tuple[Any, ...], rank: int) -> tuple[tuple[int, ...], bool]:
@@ -38,7 +41,7 @@ def reduced_dims(node: Node, arguments: tuple[Any, ...], rank: int) -> tuple[tup
             return (normal(arguments[1], rank),), True
         case "_softmax_backward_data.default" | "_log_softmax_backward_data.default":
             return (normal(arguments[2], rank),), True
-        case "cumsum.default" | "cumprod.default":
+        case "cumsum.default" | "cumprod.default" | "cumsum_backwards.default":
             return (normal(arguments[1], rank),), True
         case "argmax.default" | "argmin.default":
             if arguments[1] is None and rank != 1:

@@ -209,8 +209,8 @@ def _place(least: bool) -> Callable[..., Element]:
     return meaning
 
 
-def _cumulative(op: str) -> Callable[..., Element]:
-    """Return the sum or product of all elements up to each position along a dimension: (x, dim)."""
+def _cumulative(op: str, backwards: bool = False) -> Callable[..., Element]:
+    """Return the sum or product of all elements up to each position along a dimension, or from it on: (x, dim)."""
 
     def meaning(site: Site, x: Operand, dim: int, *_: Any) -> Element:
         at = normal(dim, len(x.shape))
@@ -219,8 +219,8 @@ def _cumulative(op: str) -> Callable[..., Element]:
         def element(index: Index) -> Term:
             body = over.at(index)
             if x.shape and x.shape[at] != 1:
-                before = apply("le", over.bound[at], index[at])
-                body = apply("where", before, body, constant(IDENTITY[op], body))
+                ends = (index[at], over.bound[at]) if backwards else (over.bound[at], index[at])
+                body = apply("where", apply("le", *ends), body, constant(IDENTITY[op], body))
             return cast(Reduce(op, over.vars, body, dtype_of(body)), site.result.dtype)
 
         return element
@@ -319,6 +319,7 @@ ROWS: dict[str, Row] = {
     "argmin.default": Row(REDUCTION, _place(True), places=True),
     "cumsum.default": Row(REDUCTION, _cumulative("sum")),
     "cumprod.default": Row(REDUCTION, _cumulative("prod")),
+    "cumsum_backwards.default": Row(REDUCTION, _cumulative("sum", True)),
     "var.correction": Row(REDUCTION, _variance),
     "var_mean.correction": Row(REDUCTION, _variance_and_mean),
     "linalg_vector_norm.default": Row(REDUCTION, _norm),

@@ -14,6 +14,7 @@ torch = pytest.importorskip("torch")
 from argus.graph.operators import TABLE, arguments, elements, name_of, row_of  # noqa: E402
 from argus.graph.precise import split  # noqa: E402
 from argus.graph.row import COMPARISONS, NotExpressible, Operand, Result, Site  # noqa: E402
+from argus.graph.scans import cumsum_backwards  # noqa: E402
 from argus.graph.terms import Flat, Load, Var  # noqa: E402
 from argus.graph.turned import convolution_in_turns  # noqa: E402
 from argus.graph.turns import in_turns  # noqa: E402
@@ -134,6 +135,11 @@ mask = tensor(3, 4, dtype=torch.bool)
 def turns() -> Any:
     in_turns(tensor(1, 1, 1, 1), [0], [1], [0], [1])  # makes the operator known
     return torch.ops.argus_graph.in_turns.default
+
+
+def from_the_end() -> Any:
+    cumsum_backwards(tensor(1), 0)  # makes the operator known
+    return torch.ops.argus_graph.cumsum_backwards.default
 
 
 def turned() -> Any:
@@ -271,6 +277,7 @@ CASES: dict[str, Callable[[], None]] = {
     "split sizes": lambda: agree(aten.split_with_sizes.default, cube, [1, 2], 1),
     "unbind": lambda: agree(aten.unbind.int, cube, 1),
     "running sum": lambda: agree(aten.cumsum.default, cube, 1),
+    "running sum from the end": lambda: agree(from_the_end(), cube, 1),
     "running sum of half precision": lambda: agree(aten.cumsum.default, x.to(torch.bfloat16), -1),
     "running product": lambda: agree(aten.cumprod.default, cube, -1),
     "running product of one": lambda: agree(aten.cumprod.default, tensor(3, 1), 1),
