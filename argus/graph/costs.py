@@ -6,6 +6,7 @@ from math import inf, prod
 from typing import Any
 
 from argus.graph import capture
+from argus.graph.capture import Value
 from argus.graph.partition import Apart, Group
 from argus.graph.window import most_filter_axes
 
@@ -28,11 +29,25 @@ def cost(node: Any) -> float:
 
 def costly_part(group: Group) -> Apart | None:
     """Split the operators at the first costly one if too many functions follow a product. Return None if they need not
-    be split."""
+    be split.
+
+    The first part is the product and what is made of it before the costly one. Operators before it that do not read the
+    product may go with either part."""
     if group.head is None or sum(map(cost, group.nodes)) <= _most(group):
         return None
     first = next(n for n, node in enumerate(group.nodes) if cost(node))
-    return frozenset(group.nodes[:first]), frozenset(group.nodes[first:])
+    made = {group.head}
+    for node in group.nodes[:first]:
+        if made & {value[0] for value in map(_base, capture.inputs(node))}:
+            made.add(node)
+    return frozenset(made), frozenset(group.nodes[first:]) - made
+
+
+def _base(value: Value) -> Value:
+    """Return the value from which views are made."""
+    while value[0].op == "call_function" and capture.is_view(value[0]):
+        value = capture.value_of(value[0].args[0])
+    return value
 
 
 def _most(group: Group) -> float:

@@ -34,9 +34,16 @@ PARTS = (
     aten.native_layer_norm_backward,
 )
 
-WHOLE = (aten.tril.default, aten.triu.default, aten._scaled_dot_product_flash_attention_for_cpu.default)
+WHOLE = (
+    aten.tril.default,
+    aten.triu.default,
+    aten.gelu_backward.default,
+    aten.silu_backward.default,
+    aten._scaled_dot_product_flash_attention_for_cpu.default,
+)
 """Operators of PyTorch's decompositions that stay whole. Triangles have rows of their own: parts would compute with
-integers. The parts of a CPU's attention give another second result than its gradient reads, and other strides."""
+integers. Gradients of activations have rows, too. The parts of a CPU's attention give another second result than its
+gradient reads, and other strides."""
 
 _BLOCKS = 1056
 """Number of programs at which a reduction fills a GPU: eight for each multiprocessor of the largest GPU."""
