@@ -27,6 +27,7 @@ from argus.graph.launch import Kernel, View
 from argus.graph.numbers import fold_numbers
 from argus.graph.partition import Apart, Group, Partition, partition
 from argus.graph.phases import store_in_turns
+from argus.graph.picked import pick_before_softmax
 from argus.graph.pooled import pool_by_rows
 from argus.graph.prove import Outcome, ProofRequest, prove_all, stored
 from argus.graph.replay import replayed
@@ -164,6 +165,7 @@ class _Compilation:
         scan_whole_rows(gm)
         scan_from_the_end(gm)
         pool_by_rows(gm)
+        pick_before_softmax(gm)
         store_in_turns(gm, lambda node: is_read_by_boxes(node, _target(node, survey)))
         self.gm, self.options, self.generator, self.survey = gm, options, generator, survey
         self.refused: dict[Any, str] = {}

@@ -372,6 +372,14 @@ def test_operators_that_are_left_may_read_views_of_each_other() -> None:
     assert "where.self" in left(report)
 
 
+def test_a_softmax_is_not_written_for_elements_that_are_picked() -> None:
+    places = torch.tensor([[3], [0], [8], [8]])
+    report = same(lambda x: torch.log_softmax(x, 1).gather(1, places), torch.randn(4, 9))
+    assert not any("log_softmax" in name for name in taken(report))
+    whole = same(lambda x: torch.log_softmax(x, 1).gather(1, places[:2]), torch.randn(4, 9))
+    assert any("log_softmax" in name for name in taken(whole))
+
+
 def test_float32_products_are_left_to_the_library_of_a_gpu() -> None:
     from torch._subclasses.fake_tensor import FakeTensorMode
 
