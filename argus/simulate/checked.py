@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from functools import lru_cache
 
 import numpy as np
 
-from argus.ir.expr import Const, Coord, Elem, Expr, Op, walk
+from argus.ir.expr import Elem, Expr, LoopVar, ProgramId, Thread, walk
 from argus.simulate import races
 from argus.simulate.evaluate import STRAIN, Bindings, Overflow, evaluate
-from argus.simulate.machine import Block, Fixed
+from argus.simulate.machine import Block, Found
 from argus.simulate.memory import GlobalTensor, Memory, Registers, SharedTile
 from argus.simulate.numeric import Array
 from argus.simulate.order import NOBODY, Touch
@@ -31,6 +32,7 @@ def value(
         return found[elem]
 
     def fault(code: str, expr: Expr, bad: Array) -> None:
+        block.run.faults += 1
         _fault(block, code, step, step.domain.flat(bad) & step.on)
 
     domain, frame = step.domain, step.frame
@@ -74,20 +76,38 @@ def locate(block: Block, name: str, index: tuple[Expr, ...], step: Step, on: Arr
     With `warp`, the register may belong to any thread of the thread's warp.
     """
     memory = block.memories[name]
-    key = (name, id(index), id(step.domain.layout), warp)
-    fixed = step.domain.layout is not None and not isinstance(memory, GlobalTensor)
-    if fixed and key in block.fixed:
-        kept = block.fixed[key]
-        cell, coords = kept.cell, kept.coords
-    else:
+    key = None if isinstance(memory, GlobalTensor) else _key(name, index, step, warp)
+    known = None if key is None else block.run.places.get(key)
+    if known is None:
+        faults = block.run.faults
         coords = tuple(np.ascontiguousarray(value(block, e, step, on)) for e in index)
-        cell = _cells(memory, coords, step, on, warp)
-        if fixed and all(_static(e) for e in index):
-            block.fixed[key] = Fixed(index, step.domain.layout, cell, coords)
+        known = Found(index, step.domain, _cells(memory, coords, step, on, warp), coords)
+        if key is not None and faults == block.run.faults:
+            block.run.places.keep(key, known)
+    cell, coords = known.cell, known.coords
     ok = on & (cell >= 0)
     if step.event != NOBODY and not ok.all() and (on & ~ok).any():
         _misplaced(block, memory, coords, step, on & ~ok)
     return AccessCells(memory, cell, coords, ok, on)
+
+
+def _key(name: str, index: tuple[Expr, ...], step: Step, warp: bool) -> Hashable:
+    """Return what decides the cells of an access to registers or shared memory; None if data or threads do."""
+    counters = _counters(index)
+    if counters is None or step.event == NOBODY:
+        return None
+    frame = step.frame
+    now = tuple(frame.loops[c.name] if isinstance(c, LoopVar) else frame.program.index[c.axis] for c in counters)
+    return (name, id(index), id(step.domain), warp, now)
+
+
+@lru_cache(maxsize=4096)
+def _counters(index: tuple[Expr, ...]) -> tuple[LoopVar | ProgramId, ...] | None:
+    """Return the counters and program ids in an index; None if it depends on data or on the thread."""
+    parts = [e for expr in index for e in walk(expr)]
+    if any(isinstance(e, Elem | Thread) for e in parts):
+        return None
+    return tuple(dict.fromkeys(e for e in parts if isinstance(e, LoopVar | ProgramId)))
 
 
 def _cells(memory: Memory, coords: tuple[Array, ...], step: Step, on: Array, warp: bool) -> Array:
@@ -237,9 +257,3 @@ def uninitialised(block: Block, memory: Memory, cell: Array, thread: Array, bad:
         count=int(bad.sum()),
         story=lambda: races.coming(block, memory, int(cell[at]), int(thread[at]), step),
     )
-
-
-@lru_cache(maxsize=4096)
-def _static(expr: Expr) -> bool:
-    """Return True if an expression depends on nothing but the element's coordinate."""
-    return all(isinstance(e, Coord | Const | Op) for e in walk(expr))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
@@ -51,6 +51,40 @@ class Moved:
     brought: Brought | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The cells that an access was found to have.
+
+    `index` and `domain` are kept alive because the key in `Places` contains their `id`s, which no other object may get.
+    """
+
+    index: tuple[Expr, ...]
+    domain: Domain
+    cell: Array
+    coords: tuple[Array, ...]
+
+
+class Places:
+    """The cells of accesses to registers and shared memory, for all runs of one kernel at the same sizes."""
+
+    MOST = 1 << 22
+    """The number of cells that are kept."""
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, Found] = {}
+        self._kept = 0
+
+    def get(self, key: Hashable) -> Found | None:
+        """Return the cells that are kept under `key`, if any."""
+        return self._known.get(key)
+
+    def keep(self, key: Hashable, found: Found) -> None:
+        """Keep cells unless there are too many already."""
+        self._kept += len(found.cell)
+        if self._kept <= self.MOST:
+            self._known[key] = found
+
+
 @dataclass(slots=True)
 class Run:
     """The state that all blocks of one simulation share. `tags`: the tag statements of tensors, by tensor name."""
@@ -71,28 +105,19 @@ class Run:
     """Register tiles from which places in memory are computed."""
     counting: frozenset[str]
     """Register tiles that are computed without data."""
+    places: Places = field(default_factory=Places)
+    faults: int = 0
+    """The number of integer operations without a result so far, also at elements of threads that do not execute."""
     segment: int = 0
     """The last segment that has begun (argus/simulate/clock.py)."""
     strained: bool = False
     """A float that is carried in 64 bits came near the ends of their range."""
+    values: bool = True
+    """True if written values are compared with the specification."""
     work: Work | None = None
     """The steps after which the run is abandoned, or None for no limit."""
     printed: list[str] | None = None
     """The lines of device prints, or None if prints and assertions on the device are skipped."""
-
-
-@dataclass(frozen=True, slots=True)
-class Fixed:
-    """The cells of an access that are the same in every iteration.
-
-    `index` and `layout` are kept alive because the key in `Block.fixed` contains their `id`s, which no other object may
-    get.
-    """
-
-    index: tuple[Expr, ...]
-    layout: FragmentLayout | None
-    cell: Array
-    coords: tuple[Array, ...]
 
 
 @dataclass(slots=True)
@@ -124,9 +149,6 @@ class Block:
     trace: list[Moved] = field(default_factory=list)
     traced: int = 0
     """Number of elements in `trace`."""
-    fixed: dict[tuple[str, int, int, bool], Fixed] = field(default_factory=dict)
-    """Cached cells, by memory, by the identity of the statement's index and layout, and by whether the whole warp's
-    registers may be accessed."""
 
     @staticmethod
     def start(run: Run, programs: tuple[Program, ...], early: bool) -> Block:

@@ -49,14 +49,19 @@ def _reduced_exactly(op: str, values: Array, n: int, start: int) -> Array:
 class Reference:
     """Evaluates terms. Every bound variable becomes an additional array axis at the end.
 
-    `disturbed`: each result of arithmetic is changed by a part in 2^40. `strained`: some results came near the ends of
-    the 64-bit range.
+    `disturbed`: each result of arithmetic is changed by a part in 2^40. `watched`: note in `strained` if some results
+    came near the ends of the 64-bit range.
     """
 
     def __init__(
-        self, tensors: Mapping[str, GlobalTensor], params: Mapping[str, Number], disturbed: bool = False
+        self,
+        tensors: Mapping[str, GlobalTensor],
+        params: Mapping[str, Number],
+        disturbed: bool = False,
+        watched: bool = False,
     ) -> None:
-        self.tensors, self.params, self.disturbed, self.strained = tensors, params, disturbed, False
+        self.tensors, self.params, self.disturbed, self.watched = tensors, params, disturbed, watched
+        self.strained = False
 
     def term(self, value: SpecTerm, axes: dict[int, Array]) -> Array:
         """Return the values of `value`; `axes[i]` is the array of `Coord(i)`."""
@@ -97,14 +102,14 @@ class Reference:
     def _apply(self, op: str, args: list[Array]) -> Array:
         with np.errstate(all="ignore"):
             result = np.asarray(FUNCTIONS[op](*args))
-            self.strained |= saturates(op, args[0], result)
+            self.strained |= self.watched and saturates(op, args[0], result)
         return self._rounded(op, result)
 
     def _rounded(self, op: str, result: Array) -> Array:
-        """Return a result unchanged, or disturbed. `strained` is called for a very large or very small result."""
+        """Return a result unchanged, or disturbed."""
         if result.dtype.kind != "f":
             return result
-        self.strained |= strains(result)
+        self.strained |= self.watched and strains(result)
         return shaken(result) if self.disturbed and op not in SELECTING else result
 
     def _leaf(self, value: Expr, axes: dict[int, Array]) -> Array:
@@ -132,6 +137,9 @@ class Reference:
             place = np.asarray(place).astype(np.int64)
             inside = inside & (place >= 0) & (place < extent)
             at = at * extent + place
+        if inside.all():
+            values = tensor.contents.initial(at)
+            return values if tensor.dtype == boolean else values.astype(float if tensor.dtype.is_float else np.int64)
         known = np.full(at.shape, np.nan) if tensor.dtype.is_float else np.zeros(at.shape, dtype=np.int64)
         if tensor.dtype == boolean:
             known = np.zeros(at.shape, dtype=np.bool_)

@@ -18,6 +18,7 @@ from argus.ir.types import DType
 from argus.simulate import launch
 from argus.simulate.evaluate import Number
 from argus.simulate.index_contents import Declared, declared, drawn
+from argus.simulate.machine import Places
 from argus.simulate.memory import Contents, Dense, Sparse
 from argus.simulate.numeric import Array, carrier, round_to
 from argus.simulate.outcome import NotReplayable, Violation
@@ -50,6 +51,7 @@ def replay(
     tensors: Mapping[str, Values] | None = None,
     *,
     tags: bool = True,
+    values: bool = True,
     iterations: int = 1 << 12,
     schedule: str | None = None,
     seed: int = 0,
@@ -58,6 +60,9 @@ def replay(
 ) -> tuple[Violation, ...]:
     """Run `blocks` of the explicit kernel and return the rules that it breaks. If `blocks` is None, run the whole grid,
     and also check coverage.
+
+    `tags`: carry tags and evaluate tag assertions. `values`: compare what is written with the specification. Both are
+    done in the first schedule alone: the others compute the same values, or break a rule of order.
 
     `schedule`: as in `simulate`. None means the program's order and, for a kernel with roles that breaks no rule in it,
     also "reverse", "lazy" and each role eagerly. Programs of a persistent kernel run in one block, and in "reverse" in
@@ -78,11 +83,12 @@ def replay(
     params = _params(kernel, sizes, floats[2])
     roles = kernel_roles(kernel)
     every = (*_SCHEDULES, *(f"eager-{role.name}" for role in roles)) if roles else _SCHEDULES[:1]
-    names = (schedule,) if schedule is not None else every
+    names, places = (schedule,) if schedule is not None else every, Places()
     for name in names:
         contents = {t.name: _contents(kernel, t, params, given.get(t.name), seed, floats) for t in kernel.tensors}
-        run = prepare(kernel, params, contents, True, tags, False, iterations)
-        run.work = work
+        first = name == names[0]  # Other orders compute the same, or break a rule of order.
+        run = prepare(kernel, params, contents, True, tags and first, False, iterations)
+        run.work, run.values, run.places = work, values and first, places
         grid = grid_of(run, None, blocks)
         if blocks is None and grid is not None and prod(grid) > _MOST_BLOCKS:
             raise NotReplayable(f"the grid has {prod(grid)} blocks")

@@ -220,7 +220,7 @@ def run_blocks(
         carried_out(run, order)
         if run.checks:
             check_coverage(run, complete)
-            for stmt in _specifications(run.kernel):
+            for stmt in _specifications(run.kernel) if run.values else ():
                 check_spec(run, stmt, complete, widely)
     except Stopped:
         complete = False

@@ -8,7 +8,9 @@ from itertools import islice, product
 from math import prod
 
 from argus.ir.expr import Const, Coord, Expr, Op, Param, conjuncts, walk
-from argus.ir.nodes import Accumulate, Assume, Copy, For, Kernel, Requires, Scalar, Tensor
+from argus.ir.nodes import Accumulate, Assume, Copy, For, Kernel, Programs, Requires, Scalar, Tensor
+from argus.ir.places import places
+from argus.ir.rings import place_in_ring
 from argus.ir.types import int32
 from argus.ir.visit import walk as statements
 from argus.simulate.index_contents import declared
@@ -16,6 +18,8 @@ from argus.simulate.launch import bind_shape, scalar, unmet
 
 FLOAT = 0.5
 """The value of every float argument."""
+_PROGRAMS = 4
+"""The number of programs of a block after which its barriers are in their second round."""
 _TRIED = 64
 """Largest number of neighbours of a wanted size vector that are tried."""
 
@@ -87,19 +91,63 @@ def size_vectors(kernel: Kernel) -> tuple[dict[str, int], ...]:
     return tuple(found)
 
 
-def longer(kernel: Kernel, values: Mapping[str, int], least: int) -> Iterator[dict[str, int]]:
-    """Yield admissible sizes of at least `least`, except for sizes that other sizes determine.
+def round_the_rings(kernel: Kernel, values: Mapping[str, int]) -> dict[str, int] | None:
+    """Return admissible sizes at which loops go once round every ring of buffers and into a second round, or None.
 
-    First only the sizes that loops run over are raised, then all of them. A size that counts programs becomes 2."""
+    Only the sizes that loops run over are raised, and those that they determine.
+    """
     sizes = [_describe(kernel, name) for name in integer_parameters(kernel)]
-    single = _single(kernel)
-    for raised in ([s for s in sizes if s.looped], sizes):
-        enough = {s.name: max(values[s.name], 2 if s.name in single else least) for s in raised}
-        wanted = {s.name: -(-enough[s.name] // s.unit) * s.unit for s in raised}
-        units = {s.name: s.unit for s in sizes}
-        found = _solved(kernel, {s.name: values[s.name] for s in sizes} | wanted, units)
-        if admissible(kernel, found):
-            yield found
+    least = _rounds(kernel) - 1
+    return _raised(kernel, values, sizes, {s.name: least * s.tile + s.unit for s in sizes if s.looped})
+
+
+def several_programs(kernel: Kernel, values: Mapping[str, int]) -> dict[str, int] | None:
+    """Return admissible sizes at which a block of a persistent kernel runs several programs, or None if there are none.
+
+    Loops have one or two iterations. A count of programs becomes at most 2. Where roles take turns, each gets as many
+    programs as a block otherwise.
+    """
+    sizes = [_describe(kernel, name) for name in integer_parameters(kernel)]
+    each = max(_PROGRAMS, _odd_wrap(kernel) + 2)
+    least = each * max((s.turns for s in statements(kernel.body) if isinstance(s, Programs)), default=1)
+    looped = {s.name: s.tile + s.unit for s in sizes if s.looped}
+    single = {s.name: 2 for s in sizes if s.name in _single(kernel)}
+    counted = [s for s in sizes if any(_mentions(e, s.name) for e in kernel.grid or ())]
+    tiled = [s for s in counted if not s.looped and s.name not in single]
+    for tiles in range(each + 1):
+        others = {s.name: tiles * s.tile + s.unit for s in tiled}
+        found = _raised(kernel, values, sizes, looped | single | others)
+        if found is not None and _number_of_programs(kernel, found) >= least:
+            return found
+    return None
+
+
+def _raised(
+    kernel: Kernel, values: Mapping[str, int], sizes: list[_Size], least: Mapping[str, int]
+) -> dict[str, int] | None:
+    """Return admissible sizes of at least `least`, except for sizes that other sizes determine."""
+    raised = {s.name: max(values[s.name], -(-least.get(s.name, 0) // s.unit) * s.unit) for s in sizes}
+    found = _solved(kernel, raised, {s.name: s.unit for s in sizes})
+    return found if admissible(kernel, found) else None
+
+
+def _rounds(kernel: Kernel) -> int:
+    """Return the number of iterations after which every ring of buffers is in its second round."""
+    rings = [b.count for b in kernel.barriers] + [s.shape[0] for s in kernel.shared if len(s.shape) > 2]
+    return max([*rings, _odd_wrap(kernel)], default=1) + 2
+
+
+def _odd_wrap(kernel: Kernel) -> int:
+    """Return the largest number at which a running count begins anew in the middle of two rounds of a ring, or 0."""
+    loops = (s for s in statements(kernel.body) if isinstance(s, For))
+    wraps = {loop.counter.name: loop.counter.wrap for loop in loops if loop.counter is not None}
+    rings = (place_in_ring(e) for s in statements(kernel.body) for e in places(s))
+    odd = (wraps[r.counter] for r in rings if r is not None and wraps.get(r.counter, 0) % (2 * r.size))
+    return max(odd, default=0)
+
+
+def _number_of_programs(kernel: Kernel, values: Mapping[str, int]) -> int:
+    return prod(max(0, int(scalar(e, values))) for e in kernel.grid or ())
 
 
 def integer_parameters(kernel: Kernel) -> tuple[str, ...]:

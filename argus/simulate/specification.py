@@ -4,6 +4,7 @@ and other numbers in float64."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from itertools import product
 from math import prod
 
@@ -26,6 +27,8 @@ from argus.simulate.usage import usage
 _CHUNK = 1 << 22
 _MOST_TERMS = 1 << 27
 """Largest number of terms that are evaluated. For larger outputs, only evenly spaced elements are checked."""
+_TERMS_PER_STEP = 16
+"""Terms that are evaluated in the time of a step: measured on attention and products."""
 _COARSE = 10
 """Number of mantissa bits at which rounding would also explain the error of another formula for the same function."""
 _MANTISSA = {
@@ -54,11 +57,11 @@ def check_spec(run: Run, stmt: Spec, complete: bool, widely: Callable[[], tuple[
     combined = _combined(run, stmt)
     if combined is not None and not (complete and output.dense):
         return
-    index, boxes, part = _checked_elements(run, stmt, combined is not None)
+    index, box, part = _checked_elements(run, stmt, combined is not None)
     if not len(index):
         return
     whole = Reference(run.tensors, run.params)
-    reference = _everywhere(stmt, output.shape, boxes, run) if boxes else _at(stmt, output.shape, index, whole, part)
+    reference = _at(stmt, output.shape, index, whole, part) if box is None else box.values(stmt.value, whole)
     if combined is not None:
         reference = combined(reference, _numbers(output.contents.initial(index)))
     actual = _arrived(output, index)
@@ -91,20 +94,29 @@ def check_spec(run: Run, stmt: Spec, complete: bool, widely: Callable[[], tuple[
         run.log.add(violation)
 
 
-def _checked_elements(run: Run, stmt: Spec, accumulated: bool) -> tuple[Array, list[_Box], Points | None]:
-    """Return the row-major indices that are checked, the boxes that they fill, if any, and the declared part."""
+def _checked_elements(run: Run, stmt: Spec, accumulated: bool) -> tuple[Array, _Box | None, Points | None]:
+    """Return the row-major indices that are checked, the box that they fill, if any, and the declared part.
+
+    The evaluation of their terms is charged as work. If that is scarce, fewer elements are checked.
+    """
     output = run.tensors[stmt.output]
-    index = output.contents.index(np.flatnonzero((output.writes > 0) | accumulated))
+    index = np.sort(output.contents.index(np.flatnonzero((output.writes > 0) | accumulated)))
     covers, part = declared_part(run, stmt.output), None
     if covers is not None:
         part = points(run, covers)
         index = index[:0] if part is None else index[np.isin(index, part.index)]
-    every = covers is None and output.dense and len(index) == prod(output.shape)
-    boxes = _boxes(stmt.value, output.shape, run.params) if every else []
-    if not boxes:
-        most = max(1, _MOST_TERMS // _volume(stmt.value, run.params))
-        index = index[:: max(1, -(-len(index) // most))]
-    return index, boxes, part
+    if not len(index):
+        return index, None, part
+    most = _MOST_TERMS if run.work is None else min(_MOST_TERMS, max(run.work.left, 0) * _TERMS_PER_STEP)
+    box = None if covers is not None else _Box.filled(index, output.shape, stmt.value, run.params)
+    if box is not None and box.terms > most:
+        box = None
+    terms = _volume(stmt.value, run.params)
+    if box is None:
+        index = index[:: max(1, -(-len(index) // max(1, most // terms)))]
+    if run.work is not None:
+        run.work.spend((len(index) * terms if box is None else box.terms) // _TERMS_PER_STEP)
+    return index, box, part
 
 
 def _errors(run: Run, stmt: Spec, actual: Array, reference: Array) -> tuple[Array, Array, Array]:
@@ -147,10 +159,12 @@ def _explained(
     runs = widely()
     if runs is None:
         return np.ones(len(index), dtype=np.bool_)
+    if run.work is not None:
+        run.work.spend(2 * len(index) * _volume(stmt.value, run.params) // _TERMS_PER_STEP)
     strained, actual, expected = False, list[Array](), list[Array]()
     for wide, disturbed in zip(runs, (False, True), strict=True):
         output = wide.tensors[stmt.output]
-        reference = Reference(wide.tensors, wide.params, disturbed)
+        reference = Reference(wide.tensors, wide.params, disturbed, watched=True)
         values = _at(stmt, output.shape, index, reference, part)
         if combined is not None:
             values = combined(values, _numbers(output.contents.initial(index)))
@@ -232,44 +246,51 @@ def _at(stmt: Spec, shape: tuple[int, ...], index: Array, reference: Reference, 
     return np.concatenate(parts)
 
 
-_Box = tuple[tuple[int, int], ...]
-"""From and to, for each axis of an output."""
+@dataclass(frozen=True, slots=True)
+class _Box:
+    """Places of an output: all combinations of the coordinates of each axis. `pieces`: the slices of each axis in which
+    the places are evaluated one after another. `terms`: the number of values of the widest part of the term, for all
+    pieces together."""
 
+    axes: tuple[Array, ...]
+    pieces: tuple[tuple[slice, ...], ...]
+    terms: int
 
-def _everywhere(stmt: Spec, shape: tuple[int, ...], boxes: list[_Box], run: Run) -> Array:
-    """Return the specified values at all indices. A term is evaluated once for coordinates on which it does not depend.
-    """
-    parts = []
-    for box in boxes:
-        mesh = np.ix_(*(np.arange(first, end) for first, end in box))
-        values = Reference(run.tensors, run.params).term(stmt.value, dict(enumerate(mesh)))
-        parts.append((tuple(slice(first, end) for first, end in box), _numbers(values)))
-    result = np.empty(shape, dtype=np.result_type(*(values for _, values in parts)))
-    for place, values in parts:
-        result[place] = values
-    return result.reshape(-1)
+    @staticmethod
+    def filled(index: Array, shape: tuple[int, ...], value: SpecTerm, params: Mapping[str, Number]) -> _Box | None:
+        """Return the box that the sorted row-major indices fill, or None if they fill none."""
+        coords = np.unravel_index(index, shape) if shape else ()
+        axes = tuple(np.unique(c) for c in coords)
+        if prod(map(len, axes)) != len(index):
+            return None
 
+        def most(piece: list[int]) -> int:
+            return _widest(value, dict(enumerate(piece)), params)
 
-def _boxes(value: SpecTerm, shape: tuple[int, ...], params: Mapping[str, Number]) -> list[_Box]:
-    """Return the boxes in which an output is evaluated one after another, or none if that takes too long or the output
-    is empty."""
+        piece = [len(axis) for axis in axes]
+        while most(piece) > _CHUNK:
+            smaller = [[-(-n // 2) if i == axis else n for i, n in enumerate(piece)] for axis in range(len(piece))]
+            best = min(smaller, key=most, default=piece)
+            if most(best) >= most(piece):
+                break
+            piece = best
+        cuts = (
+            [slice(at, at + step) for at in range(0, len(axis), step)] for axis, step in zip(axes, piece, strict=True)
+        )
+        pieces = tuple(product(*cuts))
+        return _Box(axes, pieces, len(pieces) * most(piece))
 
-    def most(piece: list[int]) -> int:
-        return _widest(value, dict(enumerate(piece)), params)
-
-    piece = list(shape)
-    while 0 not in shape and most(piece) > _CHUNK:
-        smaller = [[-(-n // 2) if i == axis else n for i, n in enumerate(piece)] for axis in range(len(piece))]
-        best = min(smaller, key=most, default=piece)
-        if most(best) >= most(piece):
-            break
-        piece = best
-    cuts = [
-        [(first, min(first + step, n)) for first in range(0, n, step or 1)]
-        for n, step in zip(shape, piece, strict=True)
-    ]
-    boxes = list(product(*cuts))
-    return boxes if len(boxes) * most(piece) <= _MOST_TERMS else []
+    def values(self, value: SpecTerm, reference: Reference) -> Array:
+        """Return the specified values at all places. A term is evaluated once for coordinates on which it does not
+        depend."""
+        parts = []
+        for piece in self.pieces:
+            mesh = np.ix_(*(axis[cut] for axis, cut in zip(self.axes, piece, strict=True)))
+            parts.append((piece, _numbers(reference.term(value, dict(enumerate(mesh))))))
+        result = np.empty([len(axis) for axis in self.axes], dtype=np.result_type(*(values for _, values in parts)))
+        for piece, values in parts:
+            result[piece] = values
+        return result.reshape(-1)
 
 
 def _widest(value: SpecTerm, extents: Mapping[int, int], params: Mapping[str, Number]) -> int:

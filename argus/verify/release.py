@@ -29,7 +29,7 @@ def released(kernel: Kernel, report: Report, accept: Sequence[str], limit_s: flo
     accepted = tuple(sorted({d.code for d in findings if d.verdict is Verdict.UNKNOWN and d.code in accept}))
     if any(d.code not in accepted or d.verdict is not Verdict.UNKNOWN for d in findings):
         raise VerificationError(*findings)
-    tried = search(unite(kernel), True, Work.of_seconds(limit_s))
+    tried = search(unite(kernel), True, True, Work.of_seconds(limit_s))
     if tried.found is not None:
         raise VerificationError(tried.found, *findings)
     if not tried.runs:

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from argus.diagnostic import Diagnostic, Note, Verdict
-from argus.ir.nodes import Kernel, MemoryObject, Spec
+from argus.ir.nodes import Kernel, MemoryObject, Roles, Spec
 from argus.ir.visit import walk
 from argus.simulate import NotReplayable, Violation, replay
 from argus.simulate.replay import FRACTIONS, LARGE, NEGATIVE, SMALL
-from argus.simulate.sizes import size_vectors
+from argus.simulate.sizes import round_the_rings, several_programs, size_vectors
 from argus.verify.findings import FailurePlace
 from argus.verify.values.padding import padded_exponentials
 from argus.verify.witness import REPLAY_ITERATIONS, witness
@@ -44,20 +44,19 @@ class Trial:
         return self.found is not None or (self.complete and self.values >= values)
 
 
-def search(kernel: Kernel, values: bool, work: Work) -> Trial:
+def search(kernel: Kernel, values: bool, tags: bool, work: Work) -> Trial:
     """Run the kernel at small sizes, within `work`, until a run breaks a rule.
 
-    `values`: also compare values with the specification, with several kinds of inputs.
+    `values`: also compare values with the specification, with several kinds of inputs. `tags`: also carry tags.
 
     An assertion that is vacuous at some sizes does not break a rule: it would have to be vacuous at all sizes.
     """
     if kernel.grid is None:
         return Trial(None, True, values)
-    sizes = sorted(size_vectors(kernel), key=lambda vector: sum(vector.values()))
-    runs = 0
+    runs, sizes = 0, _sizes(kernel)
     for floats in _floats(kernel) if values else (SMALL,):
         for vector in sizes:
-            violations = _run(kernel, vector, floats, work)
+            violations = _run(kernel, vector, floats, values, tags, work)
             runs += violations == ()
             for violation in violations or ():
                 if violation.certain and violation.code != "vacuous-assertion":
@@ -65,6 +64,16 @@ def search(kernel: Kernel, values: bool, work: Work) -> Trial:
             if work.over:
                 return Trial(None, False, values, runs)
     return Trial(None, True, values, runs)
+
+
+def _sizes(kernel: Kernel) -> list[dict[str, int]]:
+    """Return the sizes that are tried, small ones first. In a kernel with roles, loops go round every ring of buffers,
+    and a persistent block runs several programs."""
+    sizes = sorted(size_vectors(kernel), key=lambda vector: sum(vector.values()))
+    if sizes and any(isinstance(s, Roles) for s in kernel.body):
+        larger = (round_the_rings(kernel, sizes[0]), several_programs(kernel, sizes[0]) if kernel.persistent else None)
+        sizes += [vector for vector in larger if vector is not None and vector not in sizes]
+    return sizes
 
 
 def _floats(kernel: Kernel) -> Iterator[tuple[int, int, float]]:
@@ -79,14 +88,17 @@ def _floats(kernel: Kernel) -> Iterator[tuple[int, int, float]]:
 
 
 def _run(
-    kernel: Kernel, sizes: dict[str, int], floats: tuple[int, int, float], work: Work
+    kernel: Kernel, sizes: dict[str, int], floats: tuple[int, int, float], values: bool, tags: bool, work: Work
 ) -> tuple[Violation, ...] | None:
     """Return the violations of one run; None if the kernel cannot run at these sizes."""
     # Missing order shows in the shadows of values, whatever the values are: one kind of input is enough for it.
     order = None if floats == SMALL else "program"
     try:
         with np.errstate(all="ignore"):
-            return replay(kernel, sizes, None, iterations=REPLAY_ITERATIONS, schedule=order, floats=floats, work=work)
+            return replay(
+                kernel, sizes, None, tags=tags, values=values, iterations=REPLAY_ITERATIONS, schedule=order,
+                floats=floats, work=work,
+            )  # fmt: skip
     except NotReplayable:
         return None
 

@@ -35,7 +35,7 @@ from argus.verify.reductions.joined import joined
 from argus.verify.reductions.named import Named, named
 from argus.verify.report import Report, Timing, verdict_of, with_opinions
 from argus.verify.search import Trial, search
-from argus.verify.witness import Replays, diagnostics, refuted_by_rings, to_diagnostic
+from argus.verify.witness import Replays, diagnostics, to_diagnostic
 from argus.work import LIMIT_S, STEPS_PER_SECOND, Work
 
 T = TypeVar("T")
@@ -100,13 +100,13 @@ def _verify(kernel: Kernel, limit_s: float, exact: bool) -> Report:
     findings = _distinct(findings)
     found = (*diagnostics(replays, findings), *kernel.remarks)
     if verdict_of(found) is Verdict.UNKNOWN:
-        values = any(d.property == "tags" and d.verdict is Verdict.UNKNOWN for d in found)
+        open = {d.code for d in found if d.property == "tags" and d.verdict is Verdict.UNKNOWN}
         tried = run.tried
-        if tried is None or not tried.settles(values):
-            tried = search(kernel, values, Work(max(min(work.left, Work.of_seconds(limit_s / SEARCHED).left), REPLAY)))
-        refuted = tried.found or refuted_by_rings(replays, findings)
-        if refuted is not None:
-            found = (refuted, *found)
+        if tried is None or not tried.settles(bool(open)):
+            left = Work(max(min(work.left, Work.of_seconds(limit_s / SEARCHED).left), REPLAY))
+            tried = search(kernel, bool(open), "tags-unknown" in open, left)
+        if tried.found is not None:
+            found = (tried.found, *found)
         elif not tried.complete:
             found = tuple(replace(d, notes=(*d.notes, _NOT_TRIED)) if d.verdict else d for d in found)
     run.timings.append(Timing("witness", "simulator", time.monotonic() - started))
@@ -202,7 +202,8 @@ class _Run:
         if not open:
             return []
         started, work = time.monotonic(), Work(min(FIRST, max(self.work.left, 0)))
-        self.tried = search(self.kernel, any(name == "tags" for name, _ in open), work)
+        values = any(name == "tags" for name, _ in open)
+        self.tried = search(self.kernel, values, values, work)
         self.timings.append(Timing("witness", "simulator", time.monotonic() - started))
         if self.tried.found is not None:
             why = "a run at small sizes refuted the kernel first"

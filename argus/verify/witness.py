@@ -8,18 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
 from typing import Any
 
 from argus.diagnostic import Diagnostic, Severity, Verdict, Witness
 from argus.ir.nodes import Arranged, Kernel, Roles
 from argus.simulate import NotReplayable, Violation, replay
-from argus.simulate.sizes import longer
+from argus.simulate.sizes import round_the_rings, several_programs
 from argus.verify.findings import FailurePlace, Finding
 from argus.work import Work
-
-RING_SIZE = 520
-"""A size with which a loop over tiles of 64 goes at least once round every ring of up to eight stages."""
 
 REPLAY_ITERATIONS = 4096
 """Number of loop iterations after which a replay is abandoned."""
@@ -33,21 +29,29 @@ class Replays:
         self._work = work
         self._known: dict[object, tuple[Violation, ...] | NotReplayable] = {}
 
-    def at(self, place: FailurePlace, blocks: list[tuple[int, ...]] | None, tags: bool) -> tuple[Violation, ...]:
-        """Return what the blocks (None: the whole grid) break at the sizes of `place`. Raises `NotReplayable`."""
-        key = (tuple(sorted(place.sizes.items())), None if blocks is None else tuple(blocks), tags)
+    def at(self, place: FailurePlace, blocks: list[tuple[int, ...]] | None, finding: Finding) -> tuple[Violation, ...]:
+        """Return what the blocks (None: the whole grid) break at the sizes of `place`. Raises `NotReplayable`.
+
+        Values are looked at only for a finding about values, and tags only for one about tags.
+        """
+        values = finding.property == "tags"
+        tags = values and not finding.code.startswith("spec")
+        key = (tuple(sorted(place.sizes.items())), None if blocks is None else tuple(blocks), values, tags)
         if key not in self._known:
-            self._known[key] = self._replayed(place, blocks, tags)
+            self._known[key] = self._replayed(place, blocks, values, tags)
         found = self._known[key]
         if isinstance(found, NotReplayable):
             raise found
         return found
 
     def _replayed(
-        self, place: FailurePlace, blocks: list[tuple[int, ...]] | None, tags: bool
+        self, place: FailurePlace, blocks: list[tuple[int, ...]] | None, values: bool, tags: bool
     ) -> tuple[Violation, ...] | NotReplayable:
         try:
-            return replay(self.kernel, place.sizes, blocks, tags=tags, iterations=REPLAY_ITERATIONS, work=self._work)
+            return replay(
+                self.kernel, place.sizes, blocks, tags=tags, values=values, iterations=REPLAY_ITERATIONS,
+                work=self._work,
+            )  # fmt: skip
         except NotReplayable as error:
             return error
 
@@ -55,16 +59,16 @@ class Replays:
 def diagnostics(replays: Replays, findings: Sequence[Finding]) -> list[Diagnostic]:
     """Convert findings to diagnostics. Each candidate is replayed at its own sizes.
 
-    If that does not confirm it, and the kernel has roles, it is replayed with loops that go round every ring. At last,
-    the places of confirmed findings are tried, where one mistake often breaks several statements.
+    If that does not confirm it, and the kernel has roles, it is replayed with loops that go round every ring, and with
+    several programs. At last, the places of confirmed findings are tried, where one mistake often breaks several
+    statements.
     """
     found = []
     for finding in findings:
         diagnostic = to_diagnostic(replays, finding)
         if diagnostic.verdict is Verdict.UNKNOWN:
-            sizes = next(_rings(replays.kernel, finding), None)
-            again = diagnostic if sizes is None else _at(replays, finding, sizes)
-            diagnostic = again if again.verdict is Verdict.REFUTED else diagnostic
+            tried = (to_diagnostic(replays, finding, place) for place in _enlarged(replays.kernel, finding))
+            diagnostic = next((again for again in tried if again.verdict is Verdict.REFUTED), diagnostic)
         found.append(diagnostic)
     pairs = list(zip(findings, found, strict=True))
     confirmed = [f.place for f, d in pairs if d.verdict is Verdict.REFUTED and f.place is not None]
@@ -95,26 +99,20 @@ def _same(violation: Violation, finding: Finding) -> bool:
     return violation.statement is not None and violation.statement.span == finding.span
 
 
-def refuted_by_rings(replays: Replays, findings: Sequence[Finding]) -> Diagnostic | None:
-    """Replay candidates with all sizes large enough to go round every ring. Return the first that this confirms."""
-    for finding in findings:
-        for sizes in islice(_rings(replays.kernel, finding), 1, None):
-            found = _at(replays, finding, sizes)
-            if found.verdict is Verdict.REFUTED:
-                return found
-    return None
+def _enlarged(kernel: Kernel, finding: Finding) -> Iterator[FailurePlace]:
+    """Yield larger places for a candidate; none if the kernel has no roles.
 
-
-def _rings(kernel: Kernel, finding: Finding) -> Iterator[dict[str, int]]:
-    """Yield sizes with which a candidate's loops go round every ring; none if the kernel has no roles."""
+    In a persistent kernel the whole grid runs in one block.
+    """
     candidate = finding.severity is not Severity.WARNING and finding.verdict is Verdict.REFUTED
-    if candidate and finding.place is not None and any(isinstance(s, Roles) for s in kernel.body):
-        yield from longer(kernel, finding.place.sizes, RING_SIZE)
-
-
-def _at(replays: Replays, finding: Finding, sizes: dict[str, int]) -> Diagnostic:
-    assert finding.place is not None
-    return to_diagnostic(replays, finding, replace(finding.place, sizes=sizes))
+    if not candidate or finding.place is None or not any(isinstance(s, Roles) for s in kernel.body):
+        return
+    sizes = round_the_rings(kernel, finding.place.sizes)
+    if sizes is not None:
+        yield replace(finding.place, sizes=sizes)
+    sizes = several_programs(kernel, finding.place.sizes) if kernel.persistent else None
+    if sizes is not None:
+        yield replace(finding.place, sizes=sizes, block=(), other_block=None)
 
 
 def to_diagnostic(replays: Replays, finding: Finding, place: FailurePlace | None = None) -> Diagnostic:
@@ -162,11 +160,11 @@ def confirm(replays: Replays, finding: Finding, place: FailurePlace) -> Violatio
     """
     arranged = any(isinstance(p, Arranged) for p in replays.kernel.preconditions)
     # The contents of arranged tensors are drawn, so any block may break the property.
-    if arranged or (finding.property == "coverage" and not place.block):
+    if arranged or (not place.block and replays.kernel.grid is not None):
         blocks = None
     else:
         blocks = [b for b in (place.other_block, place.block) if b is not None]
-    violations = replays.at(place, blocks, finding.property == "tags")
+    violations = replays.at(place, blocks, finding)
     same = [v for v in violations if v.property == finding.property and finding.object in ("", v.object)]
     if finding.property in ("machine", "progress"):  # any violation confirms a broken rule
         same = list(violations)

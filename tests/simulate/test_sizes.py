@@ -11,32 +11,43 @@ from argus.compile import elaborate, lower
 from argus.frontend import Options
 from argus.ir.nodes import Kernel
 from argus.ir.types import float8_e4m3fn
-from argus.simulate.sizes import admissible, longer, size_vectors
+from argus.simulate.sizes import admissible, round_the_rings, several_programs, size_vectors
 from argus.source import SourceFile
 
 KERNELS = Path(argus.kernels.__file__).parent
 
 
-def explicit(name: str, kernel: str, **constants: object) -> Kernel:
+def explicit(name: str, kernel: str, num_warps: int | None = None, **constants: object) -> Kernel:
     path = KERNELS / f"{name}.py"
     source = SourceFile(str(path), path.read_text(encoding="utf-8"))
-    return lower(elaborate(source, kernel, Options("sm_90a", constexprs=constants)), "sm_90a")
+    return lower(elaborate(source, kernel, Options("sm_90a", num_warps=num_warps, constexprs=constants)), "sm_90a")
 
 
-@pytest.mark.parametrize(("parts", "kinds"), [({}, 2), ({"PARTS": 2, "SPAN": 512}, 2)])
-def test_longer_sizes_keep_what_the_kernel_requires(parts: dict[str, int], kinds: int) -> None:
+SMALLEST = {"B": 1, "H": 1, "M": 4, "HK": 1, "N": 1, "P": 1}
+
+
+@pytest.mark.parametrize("parts", [{}, {"PARTS": 2, "SPAN": 512}])
+def test_loops_go_round_the_rings(parts: dict[str, int]) -> None:
+    """Rings of two tiles of 128 keys are in their second round after three iterations; the fourth has one key."""
     kernel = explicit("attention", "attention_forward", **parts)
-    found = list(longer(kernel, {"B": 1, "H": 1, "M": 4, "HK": 1, "N": 1, "P": 1}, 520))
-    assert len(found) == kinds and all(admissible(kernel, sizes) for sizes in found)
-    assert all(sizes["N"] >= 520 and sizes["P"] == parts.get("PARTS", 1) for sizes in found)
-    assert found[0]["M"] == 4 and found[-1]["M"] >= 520
-    assert (found[0]["B"], found[0]["H"]) == (1, 1) and (found[-1]["B"], found[-1]["H"]) == (2, 2)
+    found = round_the_rings(kernel, SMALLEST)
+    assert found is not None and admissible(kernel, found)
+    assert found == {**SMALLEST, "N": 385, "P": parts.get("PARTS", 1)}
 
 
-def test_longer_sizes_are_multiples_of_the_alignment() -> None:
+def test_a_block_runs_several_programs() -> None:
+    kernel = explicit("attention", "attention_forward")
+    found = several_programs(kernel, SMALLEST)
+    assert found == {**SMALLEST, "B": 2, "H": 2, "HK": 2, "N": 129}, "four programs of one tile of queries"
+    in_turns = several_programs(explicit("gemm", "gemm", 4, SCHEDULE="pingpong", BLOCK_N=192), {"M": 1, "N": 8, "K": 0})
+    assert in_turns == {"M": 257, "N": 392, "K": 72}, "nine programs, of which each of two roles has four"
+
+
+def test_raised_sizes_are_multiples_of_the_alignment() -> None:
     """Rows of 8-bit operands are multiples of 16: 528, where 520 would do for longer elements."""
     kernel = explicit("gemm", "gemm", IN=float8_e4m3fn, MULTIPLY=float8_e4m3fn, BLOCK_K=128)
-    assert {sizes["K"] for sizes in longer(kernel, {"M": 1, "N": 8, "K": 16}, 520)} == {528}
+    found = round_the_rings(kernel, {"M": 1, "N": 8, "K": 16})
+    assert found is not None and found["K"] % 16 == 0 and found["K"] > 512
 
 
 def test_a_size_that_others_determine_is_a_multiple_of_its_unit() -> None:

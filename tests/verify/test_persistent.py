@@ -6,6 +6,7 @@ import pytest
 
 from argus.diagnostic import Severity, Verdict
 from argus.ir.text import parse_kernel
+from argus.simulate import replay
 from argus.verify import verify
 
 pytestmark = pytest.mark.slow
@@ -85,6 +86,8 @@ _LAST = "if k0 + 64 >= K {\n            mma_wait 0\n            mbarrier_arrive 
 _WAIT = "bulk_wait_read 0\n        barrier\n        copy out"
 _STORE = GEMM[GEMM.index("copy c[") : GEMM.index("via tma.store")]
 _SWAPPED = _STORE.replace("id(0)", "id(2)").replace("id(1)", "id(0)").replace("id(2)", "id(1)")
+_AFTER = "mma_wait 0\n        assert"
+_EXCLUDED = "if K < 0 {\n          mbarrier_arrive empty[0]\n        }\n        "
 EDITS = {
     "the last buffer of a program is kept": (_LAST, _LAST.replace("mbarrier_arrive empty[turn % 2]\n", ""), "progress"),
     "the release of the last buffer is early": ("mma_wait 0\n            mbarrier_arrive", "mbarrier_arrive", "races"),
@@ -108,12 +111,40 @@ EDITS = {
     ),
     "the wrong tile is stored": (_STORE, _SWAPPED, "tags"),
     "the products read the buffer before": ("* bt[turn % 2", "* bt[(turn + 1) % 2", "races"),
+    "a release of a buffer that is in no loop": (_AFTER, _EXCLUDED.replace("K < 0", "K <= 0") + _AFTER, "progress"),
+    "such a release, in a branch that is never taken": (_AFTER, _EXCLUDED + _AFTER, None),
 }  # fmt: skip
 
 
 def test_accepted() -> None:
     report = verify(parse_kernel(GEMM), 120.0)
     assert report.verdict is Verdict.PROVED, report.diagnostics
+
+
+def first_tile(wrap: int, size: int) -> str:
+    """The kernel with `size` buffers and at most 64 columns, so that its loop has one iteration in each program."""
+    text = GEMM.replace("turn wrap 4", f"turn wrap {wrap}").replace("turn % 2", f"turn % {size}")
+    text = text.replace("turn // 2 + 1", f"turn // {size} + 1").replace("turn // 2 % 2", f"turn // {size} % 2")
+    text = text.replace("          if k0 >= 64 {\n            mbarrier_arrive empty[(turn + 1) % 2]\n          }\n", "")
+    text = text.replace("2x64x64 layout Sw<3,3,3> o 0 o (2,", f"{size}x64x64 layout Sw<3,3,3> o 0 o ({size},")
+    text = text.replace("count 2", f"count {size}").replace("mma_wait 1", "mma_wait 0")
+    text = text.replace("] persistent", "] persistent\nrequires K <= 64\nrequires K > 0")
+    return text.replace("0 .. K step", "0 .. 64 step").replace("k0 + 64 >= K", "k0 + 64 >= 64")
+
+
+@pytest.mark.parametrize(("wrap", "size"), [(2, 1), (4, 2)])
+def test_a_count_of_programs_is_accepted(wrap: int, size: int) -> None:
+    report = verify(parse_kernel(first_tile(wrap, size)), 120.0)
+    assert report.verdict is Verdict.PROVED, report.diagnostics
+
+
+@pytest.mark.parametrize(("wrap", "size"), [(1, 1), (3, 1), (3, 2)])
+def test_a_count_of_programs_that_begins_anew_is_refuted(wrap: int, size: int) -> None:
+    """One program alone breaks no rule, whatever its sizes: several programs of a block are run."""
+    kernel = parse_kernel(first_tile(wrap, size))
+    assert not replay(kernel, {"M": 1, "K": 64, "N": 8}, None)
+    report = verify(kernel, 20.0)
+    assert report.verdict is Verdict.REFUTED, report.diagnostics
 
 
 @pytest.mark.parametrize("name", EDITS)

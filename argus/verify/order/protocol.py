@@ -89,7 +89,8 @@ class Protocol:
 
     def _read(self, barrier: Mbarrier) -> None:
         """Add the barrier's events if its arrivals, bytes and parities are right; otherwise add findings."""
-        uses = [s for s in self.model.sites if (used := barrier_use(s.stmt)) is not None and used[0] == barrier.name]
+        named = (s for s in self.model.sites if (used := barrier_use(s.stmt)) is not None and used[0] == barrier.name)
+        uses = [s for s in named if not self._never_runs(s)]
         if not uses:
             return
         why = ""
@@ -102,6 +103,10 @@ class Protocol:
         except NonAffine as error:
             why = str(error)
         self._refuse(uses[0], barrier, why)
+
+    def _never_runs(self, site: Site) -> bool:
+        """Return True if the branches around a site exclude one another for all sizes."""
+        return bool(site.guards) and self.model.context.nothing(self.model.domain(site)[0])
 
     def _add(self, ring: Ring, uses: list[Site]) -> None:
         """Add the events of a barrier with uses named by `ring`; raise `NonAffine` if they cannot be named so."""
