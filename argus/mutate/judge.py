@@ -49,7 +49,7 @@ class Result:
     """The outcome of one mutant.
 
     `code` is the code of the deciding diagnostic or violation, or "" if the mutant is equivalent. `detail` explains in
-    words, with the sizes, why the mutant was missed or is unknown.
+    words, with the sizes, why the mutant was missed or is unknown. `seconds` are those of the processor.
     """
 
     mutation: Change
@@ -148,12 +148,12 @@ class Judge:
 
     def result(self, mutation: Mutation) -> Result:
         """Judge a mutant."""
-        start = time.perf_counter()
+        start = time.process_time()
         try:
             outcome, code, detail = self._decide(mutation)
         except Exception as error:  # An internal error on one mutant does not hide the results of the others.
             outcome, code, detail = Outcome.UNKNOWN, "internal-error", f"{type(error).__name__}: {error}"
-        return Result(mutation, outcome, code, detail, time.perf_counter() - start)
+        return Result(mutation, outcome, code, detail, time.process_time() - start)
 
     def _decide(self, mutation: Mutation) -> tuple[Outcome, str, str]:
         try:

@@ -120,7 +120,8 @@ def problem(
 
 
 def expect(block: Block, stmt: MbarrierExpect, step: Step) -> None:
-    """Let one lane arrive and announce bytes."""
+    """Let one lane arrive and announce bytes. All lanes of its warp have to come."""
+    block.together(step, "an arrival on an mbarrier")
     barrier = at(block, stmt.barrier, stmt.index, step)
     in_order = _current(block, barrier, step)
     block.run.log.steps.append(Ordered(step.event, "expect", barrier.label, barrier.phase + 1))
@@ -129,7 +130,8 @@ def expect(block: Block, stmt: MbarrierExpect, step: Step) -> None:
 
 
 def arrive(block: Block, stmt: MbarrierArrive, step: Step) -> None:
-    """Let one lane of each warp arrive."""
+    """Let one lane of each warp arrive. All lanes of the warp have to come."""
+    block.together(step, "an arrival on an mbarrier")
     barrier = at(block, stmt.barrier, stmt.index, step)
     warps = step.frame.active.reshape(-1, block.run.kernel.warp_size).any(axis=1)
     in_order = _current(block, barrier, step)

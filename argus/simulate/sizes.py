@@ -104,13 +104,13 @@ def round_the_rings(kernel: Kernel, values: Mapping[str, int]) -> dict[str, int]
 def several_programs(kernel: Kernel, values: Mapping[str, int]) -> dict[str, int] | None:
     """Return admissible sizes at which a block of a persistent kernel runs several programs, or None if there are none.
 
-    Loops have one or two iterations. A count of programs becomes at most 2. Where roles take turns, each gets as many
-    programs as a block otherwise.
+    Loops have two iterations, both of whole tiles. A count of programs becomes at most 2. Where roles take turns, each
+    gets as many programs as a block otherwise.
     """
     sizes = [_describe(kernel, name) for name in integer_parameters(kernel)]
     each = max(_PROGRAMS, _odd_wrap(kernel) + 2)
     least = each * max((s.turns for s in statements(kernel.body) if isinstance(s, Programs)), default=1)
-    looped = {s.name: s.tile + s.unit for s in sizes if s.looped}
+    looped = {s.name: 2 * s.tile for s in sizes if s.looped}
     single = {s.name: 2 for s in sizes if s.name in _single(kernel)}
     counted = [s for s in sizes if any(_mentions(e, s.name) for e in kernel.grid or ())]
     tiled = [s for s in counted if not s.looped and s.name not in single]
@@ -140,10 +140,10 @@ def _rounds(kernel: Kernel) -> int:
 def _odd_wrap(kernel: Kernel) -> int:
     """Return the largest number at which a running count begins anew in the middle of two rounds of a ring, or 0."""
     loops = (s for s in statements(kernel.body) if isinstance(s, For))
-    wraps = {loop.counter.name: loop.counter.wrap for loop in loops if loop.counter is not None}
-    rings = (place_in_ring(e) for s in statements(kernel.body) for e in places(s))
-    odd = (wraps[r.counter] for r in rings if r is not None and wraps.get(r.counter, 0) % (2 * r.size))
-    return max(odd, default=0)
+    counters = {loop.counter for loop in loops if loop.counter is not None}
+    rings = {place_in_ring(e) for s in statements(kernel.body) for e in places(s)} - {None}
+    pairs = ((c, r) for c in counters for r in rings if r is not None and r.counter == c.name)
+    return max((c.wrap for c, r in pairs if c.wrap % (2 * r.size)), default=0)
 
 
 def _number_of_programs(kernel: Kernel, values: Mapping[str, int]) -> int:

@@ -67,12 +67,12 @@ def search(kernel: Kernel, values: bool, tags: bool, work: Work) -> Trial:
 
 
 def _sizes(kernel: Kernel) -> list[dict[str, int]]:
-    """Return the sizes that are tried, small ones first. In a kernel with roles, loops go round every ring of buffers,
-    and a persistent block runs several programs."""
+    """Return the sizes that are tried, small ones first. In a kernel with roles, the second ones let loops go round
+    every ring of buffers, and then a persistent block run several programs."""
     sizes = sorted(size_vectors(kernel), key=lambda vector: sum(vector.values()))
     if sizes and any(isinstance(s, Roles) for s in kernel.body):
         larger = (round_the_rings(kernel, sizes[0]), several_programs(kernel, sizes[0]) if kernel.persistent else None)
-        sizes += [vector for vector in larger if vector is not None and vector not in sizes]
+        sizes[1:1] = [vector for vector in larger if vector is not None and vector not in sizes]
     return sizes
 
 

@@ -46,7 +46,7 @@ REPLAY = 3 * STEPS_PER_SECOND
 REPLAYED = 2
 """The share of the limit that replays of refutations may take, as a divisor."""
 
-SEARCHED = 4
+SEARCHED = 2
 """The share of the limit that a search at small sizes may take at the end, as a divisor: an answer should be prompt."""
 
 FIRST = 4 * STEPS_PER_SECOND
