@@ -160,3 +160,22 @@ def test_edits(name: str) -> None:
     refuted = [d for d in found if d.verdict is Verdict.REFUTED]
     assert prop in {d.property for d in refuted}, found
     assert all(d.witness is not None and d.witness.replayed for d in refuted)
+
+
+ARRIVALS = {
+    "empty": ("mbarrier_arrive empty[turn % 2]\n          }\n        }", "mbarrier_arrive empty[turn % 2]\n"),
+    "full": ("mbarrier_expect full[turn % 2] bytes 16384\n", "mbarrier_expect full[turn % 2] bytes 16384\n"),
+}
+
+
+@pytest.mark.parametrize("name", ARRIVALS)
+@pytest.mark.parametrize(("guard", "whole"), [("thread % 2 == 1", False), ("thread >= 0", True)])
+def test_an_arrival_needs_whole_warps(name: str, guard: str, whole: bool) -> None:
+    """The first lane of a warp arrives for all of them, once they have come."""
+    old, arrival = ARRIVALS[name]
+    assert GEMM.count(old) == 1
+    kernel = parse_kernel(GEMM.replace(old, old.replace(arrival, f"if {guard} {{\n{arrival}}}\n")))
+    found = {v.code for v in replay(kernel, {"M": 1, "K": 64, "N": 8}, None)}
+    assert ("divergent-collective" in found) is not whole and (found == set()) is whole
+    verdict = verify(kernel, 20.0).verdict
+    assert verdict is Verdict.REFUTED if not whole else verdict is not Verdict.REFUTED
