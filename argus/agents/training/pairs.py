@@ -112,7 +112,7 @@ def refuted(text: Text) -> Diagnostic | None:
 
     Raises `ArgusError`.
     """
-    found = search(unite(lowered(text)), True, Work.of_seconds(_RUN_S)).found
+    found = search(unite(lowered(text)), True, True, Work.of_seconds(_RUN_S)).found
     return None if found is None else replace(found, notes=())
 
 
