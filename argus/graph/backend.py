@@ -3,7 +3,7 @@ PyTorch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import gcd
@@ -19,12 +19,14 @@ from argus.graph.attention import narrow_attention
 from argus.graph.calls import call_library
 from argus.graph.capture import inputs, meta_of
 from argus.graph.channels import keep_channels_last
+from argus.graph.choice import why_left
 from argus.graph.costs import costly_part
 from argus.graph.decompose import decompositions
 from argus.graph.folded import fold_constants
 from argus.graph.kernel import Generator, KernelText, generate, is_read_by_boxes
 from argus.graph.launch import Kernel, View
 from argus.graph.numbers import fold_numbers
+from argus.graph.options import Options
 from argus.graph.partition import Apart, Group, Partition, partition
 from argus.graph.phases import store_in_turns
 from argus.graph.picked import pick_before_softmax
@@ -42,40 +44,6 @@ from argus.runtime import jit
 from argus.runtime.device import target_of
 
 _HINT = 1024  # the assumed value of a symbolic size when an alignment is guessed
-
-
-_MODES = {"default": False, "reduce-overhead": True, "max-autotune": True, "max-autotune-no-cudagraphs": False}
-
-
-@dataclass(frozen=True)
-class Options:
-    """Options of the backend: `torch.compile(model, backend="argus", options={...})`.
-
-    `fallback`: who runs the operators that no kernel takes, "inductor" or "eager". `workers`: number of processes that
-    prove side by side, by default one for each core. `cudagraphs`: record the launches in CUDA graphs.
-    """
-
-    fallback: str = "inductor"
-    workers: int | None = None
-    cudagraphs: bool = False
-
-    @classmethod
-    def of(cls, given: Mapping[str, Any] | None, mode: str | None = None) -> Options:
-        """Return the options of `torch.compile(options=..., mode=...)`. Modes are those of Inductor, of which the
-        backend uses one thing: whether they record CUDA graphs.
-
-        Raises ValueError for an unknown option or mode, or for a value that the option does not have."""
-        if mode is not None and mode not in _MODES:
-            raise ValueError(f"backend argus has no mode {mode!r}; it has {', '.join(_MODES)}")
-        given = {"cudagraphs": _MODES[mode or "default"]} | dict(given or {})
-        known = {"fallback": ("inductor", "eager"), "workers": None, "cudagraphs": (True, False)}
-        for name, value in given.items():
-            if name not in known:
-                raise ValueError(f"backend argus has no option {name!r}; it has {', '.join(known)}")
-            allowed = known[name]
-            if allowed is not None and value not in allowed:
-                raise ValueError(f"option {name!r} is {' or '.join(map(repr, allowed))}, and not {value!r}")
-        return cls(**given)
 
 
 @dataclass(frozen=True)
@@ -175,6 +143,8 @@ class _Compilation:
 
     def run(self) -> torch.fx.GraphModule:
         found, texts = self.settled()
+        if self.options.prefer == "fast" and self.leave_slow(found, texts):
+            found, texts = self.settled()
         steps = [self.launch(group, text) for group, text in zip(found.groups, texts, strict=True)]
         more, compiled = fallback.steps(self.gm.graph, found, self.options.fallback)
         self.leave(found, compiled)
@@ -235,14 +205,32 @@ class _Compilation:
             middle = len(group.nodes) // 2
             self.apart.append((frozenset(group.nodes[:middle]), frozenset(group.nodes[middle:])))
 
+    def leave_slow(self, found: Partition, texts: Sequence[KernelText]) -> bool:
+        """Refuse the products and convolutions for which PyTorch is faster, by measurement. Return True if there are
+        any."""
+        known: dict[Any, str] = {}
+        for group, text in zip(found.groups, texts, strict=True):
+            if group.head is None:
+                continue
+            metas = tuple(p.meta for p in text.layout.reads)
+            if (text.text, metas) not in known:
+                call = self.kernel(group, text, "", lambda _: None)
+                known[text.text, metas] = why_left(call, call.fallback, metas)
+            if why := known[text.text, metas]:
+                self.refused[group.head] = why
+        return any(known.values())
+
+    def kernel(self, group: Group, text: KernelText, path: str, told: Callable[[str], None]) -> Kernel:
+        """Return the launch of a proved kernel."""
+        read = [p.value for p in text.layout.reads]
+        kernel = jit(order(text, self.target(group)).source(path or "<graph>"))
+        return Kernel(kernel, text.layout, subgraph(group.nodes, read, group.outputs), told)
+
     def launch(self, group: Group, text: KernelText) -> Step:
         """Return the step that launches a proved kernel."""
         entry = self.entry(group, text)
-        read = [p.value for p in text.layout.reads]
-        kernel = jit(order(text, self.target(group)).source(entry.path or "<graph>"))
-        call = Kernel(kernel, text.layout, subgraph(group.nodes, read, group.outputs), entry.refused.append)
-        entry.call = call
-        return Step(group.nodes, read, group.outputs, call)
+        entry.call = self.kernel(group, text, entry.path, entry.refused.append)
+        return Step(group.nodes, [p.value for p in text.layout.reads], group.outputs, entry.call)
 
     def entry(self, group: Group, text: KernelText) -> Entry:
         """Enter a proved kernel into the report."""

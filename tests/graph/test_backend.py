@@ -11,11 +11,13 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from torch import nn  # noqa: E402
+from torch._subclasses.fake_tensor import unset_fake_temporarily  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
 from argus.graph import capture, compile_report  # noqa: E402
-from argus.graph.backend import Backend, Options  # noqa: E402
+from argus.graph.backend import Backend  # noqa: E402
 from argus.graph.capture import Meta  # noqa: E402
+from argus.graph.options import Options  # noqa: E402
 from argus.graph.report import contents  # noqa: E402
 from tests.graph.compiled import compiled, left, same, same_gradients, taken  # noqa: E402
 
@@ -338,6 +340,27 @@ def test_without_a_gpu_the_report_says_that_no_cuda_graph_is_recorded() -> None:
         assert torch.equal(call(torch.ones(3, 4)), torch.full((3, 4), 3.0))
     (note,) = backend.report(call).notes
     assert note == "inference: no CUDA graph: no tensor is on a GPU" and note in str(backend.report(call))
+
+
+def test_products_for_which_pytorch_is_faster_are_left_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    def why(own: Any, other: Any, metas: Any) -> str:
+        with unset_fake_temporarily():  # the graph is being compiled
+            tensors = [torch.randn(meta.shape) for meta in metas]
+            torch.testing.assert_close(tuple(own(*tensors)), tuple(other(*tensors)), rtol=1e-5, atol=1e-5)
+        return "PyTorch is faster here"
+
+    monkeypatch.setattr("argus.graph.backend.why_left", why)
+    a, b = torch.randn(8, 12), torch.randn(12, 20)
+    reports = {}
+    for prefer in ("proved", "fast"):
+        torch._dynamo.reset()
+        backend = Backend()
+        options = {"fallback": "eager", "workers": 1, "prefer": prefer}
+        call = torch.compile(lambda a, b: torch.tanh(a @ b), backend=backend, options=options)
+        torch.testing.assert_close(call(a, b), torch.tanh(a @ b))
+        reports[prefer] = backend.report(call)
+    assert taken(reports["proved"]) == ["mm_tanh"] and taken(reports["fast"]) == ["tanh"]
+    assert left(reports["fast"]) == ["mm.default"] and "PyTorch is faster here" in str(reports["fast"])
 
 
 def test_options_are_checked() -> None:
