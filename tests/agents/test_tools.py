@@ -87,6 +87,26 @@ def test_tools_have_schemas_and_resources_have_texts() -> None:
     anyio.run(main)
 
 
+@pytest.mark.parametrize(
+    "old,new,changes",
+    [
+        pytest.param("", "", "", id="the same"),
+        pytest.param("x[i] + y[i]", "x[i]", "specifications", id="another specification"),
+        pytest.param("x.shape[0]\n", "x.shape[0]\n    al.requires(N > 1)\n", "preconditions", id="a demand"),
+    ],
+)
+def test_a_text_that_changes_its_task_is_not_accepted(old: str, new: str, changes: str) -> None:
+    """A coding agent that proves another specification has not done what it was asked."""
+    author = ADD
+    text = author.replace(old, new) if old else author
+    if changes == "specifications":
+        text = text.replace("al.load(x[offs], mask=mask) + al.load(y[offs], mask=mask)", "al.load(x[offs], mask=mask)")
+    found = call("check", {"text": text, "author": author})
+    assert isinstance(found, dict) and found["proved"] is True
+    assert found["accepted"] is (changes == "") and found["changes"] == changes
+    assert "accepted" not in call("check", {"text": text})  # type: ignore[operator]
+
+
 def test_a_refused_text_is_an_answer() -> None:
     assert "codes" in call("check", {"text": "no kernel"})
     assert "200000" in str(call("check", {"text": "x" * 300_000}))

@@ -13,7 +13,8 @@ from argus.agents.invariants import annotated, annotated_json
 from argus.agents.optimize import Folder, Limits, Run, as_json, place_of_timing, problem_of
 from argus.agents.optimize.examine import predicted
 from argus.agents.repair import repair, repair_json
-from argus.agents.verifier import Task, judge, judgement_json
+from argus.agents.task import changed_task, specialised
+from argus.agents.verifier import Task, judge, judgement_json, lowered
 from argus.diagnostic import ArgusError, Diagnostic
 from argus.frontend import Options
 from argus.ir.text import print_kernel
@@ -68,14 +69,24 @@ def _unusable(message: str, help: str) -> ArgusError:
     return ArgusError(Diagnostic("bad-option", message, property="input", help=help))
 
 
-def check(text: str, kernel: str = "", target: str = "sm_80", form: str = "python") -> Json:
-    """Prove one kernel."""
+def check(text: str, kernel: str = "", target: str = "sm_80", form: str = "python", author: str = "") -> Json:
+    """Prove one kernel. With the `author`'s text, also say whether it still has the author's task."""
     found = judge(_task(text, kernel, target, form))
-    return {
+    answer: dict[str, Json] = {
         **_object(judgement_json(found)),
         "proved": found.proved,
         "report": diagnostics_text(found.diagnostics).plain,
     }
+    if author:
+        changes = _changes(author, text, kernel, target, form) if found.explicit is not None else ""
+        answer |= {"changes": changes, "accepted": found.proved and not changes}
+    return answer
+
+
+def _changes(author: str, text: str, kernel: str, target: str, form: str) -> str:
+    """Name the part of the author's task that a text changes; "" if it changes nothing."""
+    theirs, ours = (lowered(_task(t, kernel, target, form)) for t in (author, text))
+    return changed_task(theirs, ours) or ("preconditions" if specialised(theirs, ours) else "")
 
 
 def explain(code: str) -> Json:
@@ -185,7 +196,9 @@ def _object(value: Json) -> dict[str, Json]:
 
 TOOLS: Mapping[str, Tool] = {
     "check": Tool(check, "Prove a kernel for every thread, element, iteration and admissible size, or get a "
-                         "counterexample: which element, where, what arrived and what should have."),
+                         "counterexample: which element, where, what arrived and what should have. With the `author`'s "
+                         "text, `accepted` says that it is proved and still has the author's specification, interface "
+                         "and preconditions."),
     "explain": Tool(explain, "Explain an error code: what it means, and a wrong and a right example.", 10.0),
     "show": Tool(show, "See the explicit kernel: every buffer, wait, layout and instruction."),
     "build": Tool(build, "Prove a kernel and get its source and resources.", 300.0),
