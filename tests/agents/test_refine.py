@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 import types
 from collections.abc import Sequence
 from pathlib import Path
@@ -97,6 +98,38 @@ def test_stalls_are_tried_again_and_then_told() -> None:
         Careful(Scripted(stalled, stalled), retries=1, sleep=slept.append).reply([])
     with pytest.raises(ModelError):  # what will not change is not tried again
         Careful(Scripted(ModelError("no such model"), "yes"), sleep=slept.append).reply([])
+
+
+def test_a_server_that_never_finishes_its_answer_is_left() -> None:
+    class Dripping:
+        def reply(self, messages: object) -> Reply:
+            threading.Event().wait()
+            return Reply("never")
+
+    with pytest.raises(ModelError, match=r"no answer in 0.05 s") as raised:
+        Careful(Dripping(), retries=1, sleep=lambda s: None, limit_s=0.05).reply([])
+    assert raised.value.again
+
+
+@pytest.mark.parametrize("counted", [0, -1_000_000])
+def test_a_server_that_counts_no_tokens_spends_some(counted: int) -> None:
+    model = Careful(Scripted(Reply("y" * 400, counted, counted), "z"), Budget(tokens=150))
+    model.reply([Message("user", "x" * 400)])
+    assert model.budget.spent_tokens == 200
+    with pytest.raises(BudgetError):
+        model.reply([])
+
+
+def test_a_transcript_that_is_not_whole_replays_what_it_has(tmp_path: Path) -> None:
+    record = tmp_path / "talk.jsonl"
+    Careful(Scripted("yes"), record=record).reply([Message("user", "?")])
+    record.write_text(record.read_text() + '{"messages": [], "rep')
+    replayed = Replayed(record)
+    assert replayed.reply([]).text == "yes"
+    with pytest.raises(ModelError, match="at its end"):
+        replayed.reply([])
+    with pytest.raises(ModelError, match="cannot be written"):  # the folder is no file
+        Careful(Scripted("yes"), record=tmp_path).reply([])
 
 
 def test_a_budget_ends(problem: Problem) -> None:

@@ -72,7 +72,7 @@ def _unusable(message: str, help: str) -> ArgusError:
 def check(text: str, kernel: str = "", target: str = "sm_80", form: str = "python", author: str = "") -> Json:
     """Prove one kernel. With the `author`'s text, also say whether it still has the author's task."""
     found = judge(_task(text, kernel, target, form))
-    answer: dict[str, Json] = {
+    answer: dict[str, Any] = {
         **_object(judgement_json(found)),
         "proved": found.proved,
         "report": diagnostics_text(found.diagnostics).plain,
