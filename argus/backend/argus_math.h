@@ -125,12 +125,12 @@ ARGUS_FN float modulo(float x, float y) {
     return with_sign(target::float_of(bits), x);
 }
 
-// Within 3 ulp: the logarithm of 1 + x as rounded, times what rounding changed x by (W. Kahan).
+// Within 3 ulp: the logarithm of 1 + x as rounded, plus what rounding lost, over that sum. Where they cancel, both are small.
 ARGUS_FN float log1p(float x) {
-    const float sum = 1.0f + x;
+    const float sum = 1.0f + x, lost = x - (sum - 1.0f);
     if (sum == 1.0f) return x;
-    if (!(sum <= 3.40282347e38f)) return sum;  // infinity, NaN
-    return target::log(sum) * (x / (sum - 1.0f));
+    const bool positive = sum > 0.0f && sum <= 3.40282347e38f;  // else -infinity, infinity or NaN
+    return target::log(sum) + (positive ? lost * target::inverse_approx(sum) : 0.0f);
 }
 
 // Within 4 ulp: exp(x) - 1 as rounded, times what rounding changed x by (W. Kahan).

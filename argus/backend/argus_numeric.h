@@ -43,6 +43,7 @@ ARGUS_FN float log(float x);
 ARGUS_FN float log2(float x);
 ARGUS_FN float sqrt(float x);
 ARGUS_FN float rsqrt(float x);
+ARGUS_FN float inverse_approx(float x);  // within 2^-23 of 1 / x, relative to it; 0 is allowed beyond 2^100
 ARGUS_FN float tanh(float x);
 ARGUS_FN float tanh_approx(float x);  // within 2^-11 of tanh, relative to it
 ARGUS_FN float erf(float x);

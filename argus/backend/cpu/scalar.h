@@ -55,6 +55,7 @@ ARGUS_FN float log(float x) { return __builtin_logf(x); }
 ARGUS_FN float log2(float x) { return __builtin_log2f(x); }
 ARGUS_FN float sqrt(float x) { return __builtin_sqrtf(x); }
 ARGUS_FN float rsqrt(float x) { return 1.0f / __builtin_sqrtf(x); }
+ARGUS_FN float inverse_approx(float x) { return 1.0f / x; }
 ARGUS_FN float tanh(float x) { return __builtin_tanhf(x); }
 ARGUS_FN float tanh_approx(float x) { return __builtin_tanhf(x); }
 ARGUS_FN float erf(float x) { return __builtin_erff(x); }

@@ -118,6 +118,11 @@ ARGUS_FN float rsqrt(float x) {
     asm("rsqrt.approx.f32 %0, %1;" : "=f"(result) : "f"(x));
     return result;
 }
+ARGUS_FN float inverse_approx(float x) {
+    float result;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+    return result;
+}
 ARGUS_FN float tanh(float x) { return ::tanhf(x); }
 ARGUS_FN float tanh_approx(float x) {
     float result;

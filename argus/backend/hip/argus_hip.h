@@ -80,6 +80,7 @@ ARGUS_FN float rsqrt(float x) {
     const bool tiny = x < 0x1p-100f;  // the instruction takes subnormal numbers for zero
     return __builtin_amdgcn_rsqf(tiny ? x * 0x1p100f : x) * (tiny ? 0x1p50f : 1.0f);
 }
+ARGUS_FN float inverse_approx(float x) { return __builtin_amdgcn_rcpf(x); }
 ARGUS_FN float modulo(float x, float y) { return formula::modulo(x, y); }
 ARGUS_FN float tanh(float x) { return formula::tanh(x); }
 ARGUS_FN float tanh_approx(float x) { return formula::tanh(x); }
