@@ -114,6 +114,13 @@ class Whole:
     theirs: tuple[str, int, int]
     sizes: tuple[int, int, int]
     groups: int = 1
+    itemsize: int = 2
+
+    @property
+    def memory_s(self) -> float:
+        """The seconds in which memory brings all operands once: no kernel is faster."""
+        m, n, k = self.sizes
+        return self.groups * (m + n) * k * self.itemsize / MI300X.memory_bytes_s
 
     def of(self, kernel: tuple[str, int, int]) -> Problem:
         """The problem in the tiles of a kernel, which are whole tiles."""
@@ -125,13 +132,15 @@ class Whole:
 
 _TILE, _AITER_TILE = ("GEMM 256x256x32, bf16", 256, 256), ("GEMM 160x64, bf16", 160, 64)
 _EXPERTS = "experts, SwiGLU, scales of blocks"
-_GATED = (f"{_EXPERTS}, 256x128x64, fp8e4b8", 256, 256), (f"fp8 {_EXPERTS}, 32x256", 32, 512)
+_AITER_GATED = (f"fp8 {_EXPERTS}, 32x256", 32, 512)
+_GATED = (f"{_EXPERTS}, 256x128x64, fp8e4b8", 256, 256), _AITER_GATED
+_FEW = (f"{_EXPERTS}, 32x128x64, fp8e4b8", 32, 256), _AITER_GATED
 WHOLE = (
     Whole("product 4096^3", _TILE, _AITER_TILE, (4096, 4096, 4096)),
     Whole("product 8192^3", _TILE, _AITER_TILE, (8192, 8192, 8192)),
-    Whole("8 experts, 4096 rows each, 4096 to 2 x 14336", *_GATED, (4096, 28672, 4096), 8),
-    Whole("256 experts, 256 rows each, 7168 to 2 x 2048", *_GATED, (256, 4096, 7168), 256),
-    Whole("256 experts, 32 rows each, 7168 to 2 x 2048", *_GATED, (32, 4096, 7168), 256),
+    Whole("8 experts, 4096 rows each, 4096 to 2 x 14336", *_GATED, (4096, 28672, 4096), 8, 1),
+    Whole("256 experts, 256 rows each, 7168 to 2 x 2048", *_GATED, (256, 4096, 7168), 256, 1),
+    Whole("256 experts, 32 rows each, 7168 to 2 x 2048", *_FEW, (32, 4096, 7168), 256, 1),
 )
 """Whole kernels beside AITER's, of which no times were published. Columns of gates and of what passes count both."""
 

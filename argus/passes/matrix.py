@@ -67,7 +67,7 @@ def _choose(kernel: Kernel, first: Mma, by_row: bool) -> tuple[str, tuple[int, i
                 "no-matrix-instruction",
                 f"{target.name} has no matrix instruction for {a} times {b} into {d}",
                 first.span,
-                "it has " + "; ".join(_signature(r) for r in MMA.values() if target.has(r)),
+                _remedy([r for r in MMA.values() if target.has(r)], a),
             )
     rows.sort(key=lambda row: _across(row) != (by_row or _stored_by_rows(kernel, first.d.obj)))
     choices = [(row, warps) for row in rows for warps in _possible(kernel, row, all_into)]
@@ -81,6 +81,15 @@ def _choose(kernel: Kernel, first: Mma, by_row: bool) -> tuple[str, tuple[int, i
         first.span,
         "make M, N and K multiples of the instruction's shape times the warps along them, or use fewer warps",
     )
+
+
+def _remedy(rows: list[MmaRow], operand: DType) -> str:
+    """Say which products a target has, and first how its format of 8 bits is called if the operand has another."""
+    family = str(operand).removesuffix("uz").removesuffix("fn")
+    others = (t for row in rows for t in row.operands if t != operand and operand.bits == 8)
+    near = next((t for t in others if str(t).startswith(family)), None)
+    convert = "" if near is None else f"convert the operands to {near}, this machine's format; "
+    return f"{convert}it has " + "; ".join(map(_signature, rows))
 
 
 def _possible(kernel: Kernel, row: MmaRow, products: list[Mma]) -> list[tuple[int, int]]:

@@ -17,6 +17,7 @@ from argus.diagnostic import Diagnostic, ToolchainError
 _LIBRARY = "libamdhip64.so"
 _MAPPED = Path("/proc/self/maps")
 _MULTIPROCESSORS = 63  # hipDeviceAttributeMultiprocessorCount
+_NO_BINARY_FOR_GPU = 209  # hipErrorNoBinaryForGpu
 _SHARED = 74  # hipDeviceAttributeMaxSharedMemoryPerBlock
 
 
@@ -30,14 +31,12 @@ class Runtime:
     def check(self, status: int, doing: str) -> None:
         """Raise ToolchainError "driver-failed" unless `status` is success."""
         if status:
-            raise ToolchainError(
-                Diagnostic(
-                    "driver-failed",
-                    f"the HIP runtime could not {doing}: {self.describe(status)}",
-                    property="toolchain",
-                    help="check that `rocminfo` lists the GPU, and that ROCm is as new as the compiler (clang)",
-                )
-            )
+            text = f"the HIP runtime could not {doing}: {self.describe(status)}"
+            help = "check that `rocminfo` lists the GPU, and that ROCm is as new as the compiler (clang)"
+            if status == _NO_BINARY_FOR_GPU:
+                text += "; the code object is not for this GPU"
+                help = "build for the architecture that `rocminfo` names; gfx942 is that of MI300X and MI300A"
+            raise ToolchainError(Diagnostic("driver-failed", text, property="toolchain", help=help))
 
     def describe(self, status: int) -> str:
         """Return the runtime's description and name of a status code."""

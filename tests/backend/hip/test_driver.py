@@ -155,6 +155,12 @@ def test_what_cannot_be_loaded(runtime: Runtime, wrong: dict[str, Any]) -> None:
     assert caught.value.diagnostics[0].code == "driver-failed"
 
 
+def test_a_code_object_for_another_architecture(runtime: Runtime) -> None:
+    with pytest.raises(ToolchainError, match="the code object is not for this GPU") as caught:
+        function(runtime, binary=b"of another GPU")
+    assert "gfx942" in (caught.value.diagnostics[0].help or "")
+
+
 def test_there_are_no_tensor_maps(runtime: Runtime) -> None:
     with pytest.raises(LaunchError, match="tensor-map-refused"):
         function(runtime).describe(Described("a_map0", "a", 0, bfloat16, (8, 8), (16, 2), (8, 8), 128))
