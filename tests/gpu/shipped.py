@@ -17,6 +17,7 @@ import torch
 import torch.nn.functional as F
 
 from argus import kernels
+from argus.diagnostic import ArgusError
 from argus.kernels.matmul_packed import pack_weights
 from tests.kernels.common import random
 
@@ -269,6 +270,17 @@ def compare(call: Call, device: str = "cuda") -> None:
         error = float(((got.cpu().double() - right).abs() / (right.abs() + max(size, 1e-30))).max())
         limit = max(_TOLERANCE[got.dtype], 0.01 if "tf32" in name else 0.0)
         assert error < 4 * limit, f"{name}: {error}"
+
+
+def outcome(call: Call, device: str = "cuda") -> str:
+    """Run one call; return "right", or what it ends with, whatever that is."""
+    try:
+        compare(call, device)
+    except ArgusError as error:
+        return f"refused: {error.diagnostics[0].message}"
+    except Exception as error:  # a finding like any other
+        return f"{type(error).__name__}: {error}"
+    return "right"
 
 
 def _moved(x: torch.Tensor, device: str) -> torch.Tensor:

@@ -136,11 +136,12 @@ def grouped(dtype: DType, tile: tuple[int, int, int], columns: int, depth: int, 
 
 
 @cache
-def grouped_blocks(columns: int, depth: int, ends: tuple[int, ...]) -> Case:
-    """The same of 8 bits, with scales of blocks, in the tile that is the kernel's default."""
-    side, across, tokens, count = 256, 128, 50, len(ends)
+def grouped_blocks(columns: int, depth: int, ends: tuple[int, ...], side: int = 256, waves: int = 8) -> Case:
+    """The same of 8 bits, with scales of blocks, in tiles of `side` rows, by default those of the kernel."""
+    across, tokens, count = 128, 50, len(ends)
     first, owner = _tiles(ends, side)
-    kernel = lowered(KERNELS / "gated_blocks.py", "gated_block_rows", 8, {"ACTIVATION": experts.swiglu})
+    constants = {"ACTIVATION": experts.swiglu, "ROWS": side}
+    kernel = lowered(KERNELS / "gated_blocks.py", "gated_block_rows", waves, constants)
     x, w = _bytes(random(tokens, depth) / 4), _bytes(random(count, 2 * columns, depth) / 4)
     blocks = -(-depth // 128)
     scale_x = np.abs(random(blocks, tokens)).astype(np.float32) + 0.5

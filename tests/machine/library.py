@@ -18,10 +18,9 @@ import numpy as np
 import torch
 
 from argus.backend.launch.plan import Arguments, Launcher
-from argus.diagnostic import ArgusError
 from argus.runtime import device, planner
 from argus.runtime.executable import Executable
-from tests.gpu.shipped import UNSEEN, calls, compare
+from tests.gpu.shipped import UNSEEN, calls, outcome
 from tests.machine.gfx942.code import load
 from tests.machine.gfx942.run import Argument, launch
 from tests.machine.kernels import metadata
@@ -98,19 +97,9 @@ def main() -> None:
     found: dict[str, str] = {}
     for call in calls():
         if call[0] != UNSEEN and (not sys.argv[1:] or call[0].startswith(tuple(sys.argv[1:]))):
-            found[call[0]] = _outcome(call)
+            found[call[0]] = outcome(call, "cpu")
             print(f"{call[0]}: {found[call[0]]}", file=sys.stderr, flush=True)
     print(json.dumps(found))
-
-
-def _outcome(call: Any) -> str:
-    try:
-        compare(call, "cpu")
-    except ArgusError as error:
-        return error.diagnostics[0].message
-    except Exception as error:  # a finding like any other
-        return f"{type(error).__name__}: {error}"
-    return "right"
 
 
 if __name__ == "__main__":
