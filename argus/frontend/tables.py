@@ -17,6 +17,8 @@ from lark.grammar import Rule
 from lark.indenter import Indenter
 from lark.lexer import TerminalDef
 
+from argus.written import write_whole
+
 PATH = Path(__file__).with_name("grammar.json")
 
 
@@ -64,7 +66,7 @@ def save(parser: Lark, grammar: str, path: Path = PATH) -> None:
     data, memo = parser.memo_serialize([TerminalDef, Rule])
     data["options"]["postlex"] = None  # This option is an object; the reader of the tables passes it again.
     content = {"identity": identity(grammar), "data": data, "memo": memo}
-    path.write_text(json.dumps(content, indent=None, separators=(",", ":")) + "\n", encoding="utf-8")
+    write_whole(path, f"{json.dumps(content, indent=None, separators=(',', ':'))}\n".encode(), mode=0o644)
 
 
 def identity(grammar: str) -> list[str]:

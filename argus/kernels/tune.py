@@ -29,6 +29,7 @@ from argus.runtime.executable import CachedSource
 from argus.runtime.work import Call
 from argus.tuning.build import Build, BuildRequest, build_all, in_a_process
 from argus.tuning.progress import progress
+from argus.written import write_whole
 
 TRIED = 5
 """Number of tiles that are timed for each shape, and the largest time that the model may expect of one, relative to the
@@ -208,7 +209,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     table, lines = tune(SHAPES, "cuda", on_the_gpu, workers=given.workers)
     print("\n".join(lines))
-    given.json.write_text(json.dumps(to_json(table), indent=1) + "\n", encoding="utf-8")
+    write_whole(given.json, f"{json.dumps(to_json(table), indent=1)}\n".encode(), mode=0o644)
     print(f"{len(table)} classes of shapes in {given.json}")
     return 0
 

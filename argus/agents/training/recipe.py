@@ -24,6 +24,7 @@ from argus.agents.training.rewards import grpo_reward
 from argus.agents.training.world import HELD_OUT, TRAINING, World
 from argus.diagnostic import ArgusError
 from argus.source import SourceFile
+from argus.written import write_whole
 
 _LESSONS = 3
 """How often the bandit takes the training tasks before it is measured."""
@@ -128,8 +129,8 @@ def main(given: list[str] | None = None) -> int:
     elif options.command == "policy":
 
         def keep(found: dict[str, Any]) -> None:
-            options.out.write_text(json.dumps(found, indent=1), encoding="utf-8")
-            options.out.with_suffix(".svg").write_text(drawn(found), encoding="utf-8")
+            write_whole(options.out, json.dumps(found, indent=1).encode(), mode=0o644)
+            write_whole(options.out.with_suffix(".svg"), drawn(found).encode(), mode=0o644)
 
         keep(compare(options.episodes, options.seed, known_world(options.jobs), keep))
     else:
