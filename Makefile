@@ -31,14 +31,14 @@ test check: $(VENV)/test.stamp lint
 	@$(MAKE) --no-print-directory --jobs=2 types $@-alone
 
 test-alone:
-	$(BIN)/python -m pytest -n $(WORKERS) -rs
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -rs
 
 check-alone:
-	$(BIN)/python -m pytest -n $(WORKERS) -q -m "not slow and not gpu and not nightly"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -q -m "not slow and not gpu and not nightly"
 
 nightly: $(VENV)/test.stamp
-	$(BIN)/python -m pytest -n $(WORKERS) -rs -m nightly
-	$(BIN)/python -m pytest -n $(WORKERS) -q --prove-results tests/kernels tests/layers tests/torch
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -rs -m nightly
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -q --prove-results tests/kernels tests/layers tests/torch
 	$(BIN)/python -m tests.verify.differential --count $(NIGHTLY_COUNT) --seed $(NIGHTLY_SEED) --emitted --jobs $(JOBS)
 	$(BIN)/python -m benchmarks mutants --seed $(NIGHTLY_SEED) --jobs $(JOBS)
 	$(BIN)/python -m benchmarks trust --jobs $(JOBS)
