@@ -312,6 +312,21 @@ LONG: tuple[str, ...] = (
     "tests/torch/test_library.py::test_pytorchs_own_checks_pass[attention_with",
     # Mistakes that are repaired: shorter kernels stay.
     "tests/agents/test_repair.py::test_one_mistake_is_repaired[another reduction",
+    # Attention with what is added, and packed weights: other forms of the same kernels stay.
+    "tests/kernels/test_attention_with.py::test_proved[sm_80-constants8",
+    "tests/kernels/test_attention_with.py::test_proved[sm_80-constants9",
+    "tests/kernels/test_attention_with.py::test_proved[sm_90a-constants4",
+    "tests/kernels/test_attention_with.py::test_what_is_added_is_proved[sm_90a-names0",
+    "tests/kernels/test_attention_with.py::test_what_is_added_is_proved[sm_90a-names1",
+    "tests/kernels/test_attention_with.py::test_wrong_sums_are_not_proved[(m0 + al.arange",
+    "tests/kernels/test_packed.py::test_proved[many warps",
+    "tests/kernels/test_packed.py::test_proved[producers, int8",
+    "tests/kernels/test_packed.py::test_proved[small groups",
+    "tests/kernels/test_packed.py::test_proved[wide",
+    "tests/kernels/test_packed.py::test_proved_elsewhere[sm_80",
+    # Gradients of a mixture's activations: one of them stays, and the proofs of the others.
+    "tests/kernels/test_moe.py::test_gradients[cpu-clamped_swiglu",
+    "tests/kernels/test_moe.py::test_gradients[cpu-geglu",
 )
 
 SLOW = frozenset({

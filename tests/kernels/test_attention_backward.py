@@ -209,6 +209,8 @@ def test_proved(target: str, size: int, tiles: dict[str, int], kernel: str, caus
     assert_proved(FILE, f"attention_backward_{kernel}", target, **constants)
 
 
+@pytest.mark.slow
+@pytest.mark.product
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("size", [64, 128])
 @pytest.mark.parametrize("kernel", ["keys", "queries"])
@@ -220,6 +222,7 @@ def test_products_do_not_wait_for_one_another(kernel: str, size: int, causal: bo
 
 
 @pytest.mark.slow
+@pytest.mark.product
 @pytest.mark.parametrize("kernel", ["keys", "queries"])
 @pytest.mark.parametrize(("target", "group", "tiles"), [("sm_90a", 4, HOPPER), ("sm_80", 1, ELSEWHERE)])
 def test_windows_are_proved(target: str, group: int, tiles: dict[str, int], kernel: str) -> None:
