@@ -119,6 +119,8 @@ SUBJECTS: tuple[Subject, ...] = (
     Subject("argus/kernels/attention_latent.py", "attention_decode_rows", shares=2),
     Subject("argus/kernels/attention_varlen.py", "attention_packed", shares=3),
     Subject("argus/kernels/attention_varlen.py", "cut_sequences", alignment=4),
+    Subject("argus/kernels/attention_varlen_backward.py", "attention_packed_keys", shares=3),
+    Subject("argus/kernels/attention_varlen_backward.py", "attention_packed_queries", shares=3),
     Subject("argus/kernels/blockwise.py", "quantized_blocks"),
     Subject("argus/kernels/blockwise.py", "product_of_blocks", shares=3),
     Subject("argus/kernels/cache_slots.py", "next_slots", alignment=4),

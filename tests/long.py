@@ -384,6 +384,7 @@ SLOW = frozenset({
     "tests/kernels/test_amd.py",
     "tests/kernels/test_amd_results.py",
     "tests/kernels/test_attention_varlen.py",
+    "tests/kernels/test_attention_varlen_backward.py",
     "tests/kernels/test_backward.py",
     "tests/kernels/test_blockwise.py",
     "tests/kernels/test_cache_append.py",

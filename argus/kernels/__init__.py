@@ -5,6 +5,7 @@ from argus.kernels.attention_backward import attention_backward
 from argus.kernels.attention_decode import attention_decode
 from argus.kernels.attention_latent import attention_decode_latent
 from argus.kernels.attention_varlen import attention_varlen
+from argus.kernels.attention_varlen_backward import attention_varlen_backward
 from argus.kernels.attention_with import attention_with
 from argus.kernels.cache_append import cache_append
 from argus.kernels.conv1d import causal_conv1d
@@ -40,6 +41,7 @@ __all__ = [
     "attention_decode",
     "attention_decode_latent",
     "attention_varlen",
+    "attention_varlen_backward",
     "attention_with",
     "cache_append",
     "causal_conv1d",

@@ -277,7 +277,7 @@ def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...], causal
         return Work((), tuple(x.zero_() for x in made))
     dy, q, k, v, y = (x if x.stride(3) == 1 else x.contiguous() for x in tensors[:5])
     lse, dlse = tensors[5].contiguous(), tensors[6].contiguous() if len(tensors) > 6 else None
-    delta, level = (rows_of_vectors(lse) for _ in range(2))
+    delta, level = (_rows_of_vectors(lse) for _ in range(2))
     copied = (lse, dlse, delta, level) if lse.shape[2] % _VECTOR else (None, dlse, delta, None)
     first = Call(attention_backward_rows, (dy, y, *copied), {"DTYPE": dtype, "D": q.shape[3]})
     lse = level if lse.shape[2] % _VECTOR else lse
@@ -293,14 +293,14 @@ def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...], causal
     return Work((first, keys, queries), made)
 
 
-def rows_of_vectors(lse: torch.Tensor) -> torch.Tensor:
+def _rows_of_vectors(lse: torch.Tensor) -> torch.Tensor:
     """Return room for numbers like `lse`, each row of which begins at a multiple of 16 bytes."""
     *heads, rows = lse.shape
     return lse.new_empty(*heads, -(-rows // _VECTOR) * _VECTOR)[..., :rows]
 
 
 def tiles_for(*tensors: torch.Tensor) -> Tiles:
-    aligned = all(t.data_ptr() % 16 == 0 and all(s % 8 == 0 for s in t.stride()[:3]) for t in tensors)
+    aligned = all(t.data_ptr() % 16 == 0 and all(s % 8 == 0 for s in t.stride()[:-1]) for t in tensors)
     target = target_of(str(tensors[0].device))
     if target == "sm_90a" and aligned:
         return _HOPPER

@@ -46,6 +46,7 @@ def cut_sequences(
     first: al.Tensor[al.int32, "L1"],
     begin: al.Tensor[al.int32, "L1"],
     end: al.Tensor[al.int32, "L1"],
+    shift: al.Tensor[al.int32, "L1"] | None,
     T: al.int32,
     S: al.int32,
     ROWS: al.constexpr = 128,
@@ -54,6 +55,9 @@ def cut_sequences(
     STEP: al.constexpr = 32,
 ):
     """Compute where each tile's queries begin (`first`), and from where up to where its last query sees keys.
+
+    For gradients of keys, `rows` are the offsets of keys, and `keys` those of queries. Then, causal, the queries from
+    `shift + j` on see key j.
 
     Whatever the sequences' offsets are, queries are in `0 .. T`, and keys in `0 .. S`.
     """
@@ -80,6 +84,8 @@ def cut_sequences(
     m0 = al.minimum(al.load(rows[b]) + (i - before.to(al.int32)) * ROWS, stop)
     hidden = stop - al.minimum(m0 + ROWS, stop) if CAUSAL else 0
     n0, n1 = al.load(keys[b]), al.load(keys[b + 1])
+    if shift is not None:
+        al.store(shift[i], n1 - stop, mask=i < L)
     n1 = al.where(own < B, al.maximum(n1 - hidden, n0), n0)
     al.store(first[i], al.where(own < B, inside(m0, T), T), mask=i < L)
     al.store(begin[i], inside(n0, S), mask=i < L)
@@ -199,15 +205,15 @@ def attention_varlen(
     cu_seqlens_k[b + 1]`. Both tensors are int32 `[B + 1]`, begin with 0, do not decrease, and end with T and S: this is
     not checked. `causal`, `scale` and G are those of `attention`; D is 64 or 128. With `return_lse` also the logarithm
     of each row's sum of exponentials, float32 `[H, T]`. Queries that see no key give zeros and -inf. An infinity or NaN
-    in a sequence's values may reach results of the sequence before it. There is no gradient. Raises LaunchError.
+    in a sequence's values may reach results of the sequence before it. Raises LaunchError.
     """
-    o, lse = _varlen((q, k, v, cu_seqlens_q, cu_seqlens_k), scale_of(scale), (causal,))
+    o, lse = varlen_function((q, k, v, cu_seqlens_q, cu_seqlens_k), scale_of(scale), (causal,))
     return (o, lse) if return_lse else o
 
 
 def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...], causal: bool) -> Work:
     q, k, v, rows, keys = tensors
-    dtype, group = _checked(*tensors)
+    dtype, group = checked_varlen(*tensors)
     made = _results(q)
     if not (k.shape[0] and q.numel()):
         return Work((), (made[0].zero_(), made[1].fill_(NEVER)))
@@ -215,7 +221,7 @@ def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...], causal
     chosen = _tiles((*read, made[0]), len(q) <= 64 * (len(rows) - 1))
     side = int(chosen["BLOCK_M"])
     plan = tuple(rows.new_empty(tiles(len(q), len(rows) - 1, side) + 1) for _ in range(3))
-    cut = Call(cut_sequences, (rows, keys, *plan, len(q), len(k)), {"ROWS": side, "CAUSAL": causal})
+    cut = Call(cut_sequences, (rows, keys, *plan, None, len(q), len(k)), {"ROWS": side, "CAUSAL": causal})
     constants = {"DTYPE": dtype, "D": q.shape[2], "GROUP": group, "CAUSAL": causal, **chosen}
     scale = numbers or (q.shape[2] ** -0.5 * LOG2E,)
     return Work((cut, Call(attention_packed, (*read, *plan, *made, *scale), constants)), made)
@@ -228,7 +234,7 @@ def _tiles(tensors: tuple[torch.Tensor, ...], short: bool) -> Mapping[str, int |
     return _SHORT if short else _TILES
 
 
-def _checked(
+def checked_varlen(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, rows: torch.Tensor, keys: torch.Tensor
 ) -> tuple[DType, int]:
     """Return the dtype, and the number of query heads for each head of keys. Raises LaunchError."""
@@ -257,7 +263,7 @@ def _results(q: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _fake(*given: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    _checked(*given[:5])
+    checked_varlen(*given[:5])
     return _results(given[0])
 
 
@@ -270,7 +276,7 @@ def _split(*given: Any) -> tuple[tuple[Any, ...], tuple[Number, ...], tuple[Any,
     return tuple(tensors), () if scale is None else (scale * LOG2E,), (causal,)
 
 
-_varlen = Function(
+varlen_function = Function(
     _work,
     Operator(
         "attention_varlen(Tensor q, Tensor k, Tensor v, Tensor cu_seqlens_q, Tensor cu_seqlens_k, float? scale, "

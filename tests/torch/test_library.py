@@ -83,6 +83,11 @@ CASES: dict[str, tuple[Callable[..., Any], Make, Make]] = {
         lambda: (random(9, 4, 64, dtype="float16"), random(9, 2, 64, dtype="float16")),
         lambda: (random(9, 4, 64, dtype="float16"), random(9, 3, 64, dtype="float16")),
     ),
+    "attention_varlen_backward": (
+        lambda q, k, lse: kernels.attention_varlen_backward(q, q, k, k, OFFSETS, OFFSETS, q, lse, lse, causal=True),
+        lambda: (random(9, 4, 64, dtype="float16"), random(9, 2, 64, dtype="float16"), random(4, 9)),
+        lambda: (random(9, 4, 64, dtype="float16"), random(9, 2, 64, dtype="float16"), random(9, 4)),
+    ),
     "attention_with": (
         lambda q, k: kernels.attention_with(q, k, k, causal=True, window=4, softcap=2.0, return_lse=True),
         lambda: (random(1, 2, 6, 80, dtype="float16"), random(1, 1, 9, 80, dtype="float16")),
@@ -277,6 +282,13 @@ OPERATORS: dict[str, Make] = {
     "attention_decode": lambda: (*CASES["attention_decode"][1](), None, None, None, True),
     "attention_decode_latent": lambda: (*CASES["attention_decode_latent"][1](), 0.1),
     "attention_varlen": lambda: (*(random(9, 2, 64, dtype="float16"),) * 3, OFFSETS, OFFSETS, None, True),
+    "attention_varlen_backward": lambda: (
+        *(random(9, 2, 64, dtype="float16"),) * 4,
+        *(OFFSETS, OFFSETS, random(9, 2, 64, dtype="float16")),
+        *(random(2, 9),) * 2,
+        None,
+        True,
+    ),
     "attention_with": lambda: (
         *(random(1, 2, 6, 64, dtype="float16"),) * 3,
         random(2),
