@@ -194,7 +194,7 @@ def attention_packed_keys(
     kt = al.stage(k[n0 : n0 + BLOCK, head, 0:D], boundary_check=(0,))
     vt = al.stage(v[n0 : n0 + BLOCK, head, 0:D], boundary_check=(0,))
     values, scores = al.zeros((BLOCK, D), al.float32), al.zeros((BLOCK, D), al.float32)
-    behind = al.load(shift[i]) if CAUSAL else 0
+    behind = al.load(shift[i]) if shift is not None else 0
     start = al.maximum(begins, behind + n0) if CAUSAL else begins  # the first row that sees a key
     turns = al.maximum(al.cdiv(ends - start, STEP), 1) * GROUP  # the same rows of one head after the other
     for turn in al.pipelined(0, turns, 1, stages=STAGES, producer_warps=4):
@@ -256,25 +256,24 @@ def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...], causal
     lse, dlse = tensors[7].contiguous(), tensors[8].contiguous() if len(tensors) > 8 else None
     delta = lse.new_empty(lse.shape)
     by_heads = (x.transpose(0, 1)[None] for x in (dy, y))
-    statistics = (None, None if dlse is None else dlse[None], delta[None], None)
-    first = Call(attention_backward_rows, (*by_heads, *statistics), {"DTYPE": dtype, "D": q.shape[2]})
+    of_rows = (None, None if dlse is None else dlse[None], delta[None], None)
+    first = Call(attention_backward_rows, (*by_heads, *of_rows), {"DTYPE": dtype, "D": q.shape[2]})
     chosen = tiles_for(q, k, v, dy)
     scale = numbers or (q.shape[2] ** -0.5 * LOG2E,)
     constants: dict[str, object] = {"DTYPE": dtype, "D": q.shape[2], "GROUP": group, **chosen}
-    of_rows, of_keys = (_plan(x, int(chosen["BLOCK"]), len(rows) - 1) for x in (q, k))
+    row_tiles, key_tiles = (_plan(x, int(chosen["BLOCK"]), len(rows) - 1) for x in (q, k))
     side = {"ROWS": chosen["BLOCK"]}
-    cut_rows = Call(cut_sequences, (rows, keys, *of_rows[:3], None, len(q), len(k)), {**side, "CAUSAL": causal})
-    plan = of_keys if causal else (*of_keys[:3], None)
+    cut_rows = Call(cut_sequences, (rows, keys, *row_tiles[:3], None, len(q), len(k)), {**side, "CAUSAL": causal})
+    plan = key_tiles if causal else (*key_tiles[:3], None)
     cut_keys = Call(cut_sequences, (keys, rows, *plan, len(k), len(q)), side)
     shared = (k.shape[1], group)
-    grouped = (x.unflatten(1, shared) for x in (q, dy))
-    numbers_of_rows = (x.unflatten(0, shared) for x in (lse, delta))
-    q_, dy_ = grouped
-    given = (q_, k, v, dy_, *numbers_of_rows, *plan, *made[1:], *scale)
-    of_keys_ = Call(attention_packed_keys, given, constants)
-    given = (q, k, v, dy, lse, delta, *of_rows[:3], made[0], *scale)
-    of_rows_ = Call(attention_packed_queries, given, {**constants, "CAUSAL": causal})
-    return Work((first, cut_rows, cut_keys, of_keys_, of_rows_), made)
+    grouped = [x.view(len(q), *shared, q.shape[2]) for x in (q, dy)]
+    statistics = [x.view(*shared, len(q)) for x in (lse, delta)]
+    given = (grouped[0], k, v, grouped[1], *statistics, *plan, *made[1:], *scale)
+    for_keys = Call(attention_packed_keys, given, constants)
+    given = (q, k, v, dy, lse, delta, *row_tiles[:3], made[0], *scale)
+    for_rows = Call(attention_packed_queries, given, {**constants, "CAUSAL": causal})
+    return Work((first, cut_rows, cut_keys, for_keys, for_rows), made)
 
 
 def _plan(x: torch.Tensor, side: int, count: int) -> tuple[torch.Tensor, ...]:
@@ -341,10 +340,10 @@ def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.T
 
 
 def _gradients(ctx: Any, dy: torch.Tensor | None, dlse: torch.Tensor | None) -> tuple[Any, ...]:
-    *tensors, y, lse = ctx.saved_tensors
+    q, k, v, rows, keys, y, lse = ctx.saved_tensors
     given = y.new_zeros(y.shape) if dy is None else dy
     way = {"causal": ctx.causal, "scale": ctx.scale}
-    return (*attention_varlen_backward(given, *tensors, y, lse, dlse, **way), *(None,) * 4)
+    return (*attention_varlen_backward(given, q, k, v, rows, keys, y, lse, dlse, **way), *(None,) * 4)
 
 
 attach(varlen_function, _gradients, _save)

@@ -41,6 +41,8 @@ TILES: Mapping[str, Mapping[str, Any]] = {
     "attention_backward_queries": {"BLOCK": 64, "STEP": 16, "STAGES": 2, "num_warps": 4},
     "attention_forward": _ATTENTION,
     "attention_packed": _ATTENTION,
+    "attention_packed_keys": {"BLOCK": 64, "STEP": 16, "STAGES": 2, "num_warps": 4},
+    "attention_packed_queries": {"BLOCK": 64, "STEP": 16, "STAGES": 2, "num_warps": 4},
     "chunk_outputs": {"CHUNK": 32},
     "chunk_states": {"CHUNK": 32},
     "expert_blocks": _BLOCKS,
@@ -55,7 +57,7 @@ TILES: Mapping[str, Mapping[str, Any]] = {
 KERNELS = {s.kernel: s for s in reversed(SUBJECTS) if Path(s.file).parts[0] == "argus" and s.target != "gfx942"}
 """The first variant of each kernel. One kernel is AMD's alone: the host has no products of its 8-bit floats."""
 
-UNSPECIFIED = {"cut_into_tiles": ("first", "owner"), "cut_sequences": ("first", "begin", "end")}
+UNSPECIFIED = {"cut_into_tiles": ("first", "owner"), "cut_sequences": ("first", "begin", "end", "shift")}
 """Outputs without a specification: tiles of experts and of packed sequences are proved to be safe, and are tested by
 values."""
 
