@@ -327,6 +327,44 @@ LONG: tuple[str, ...] = (
     # Gradients of a mixture's activations: one of them stays, and the proofs of the others.
     "tests/kernels/test_moe.py::test_gradients[cpu-clamped_swiglu",
     "tests/kernels/test_moe.py::test_gradients[cpu-geglu",
+    # Kernels that ship: their proofs for a GPU stay where those for the host run nightly, other windows, forms and
+    # types stay elsewhere.
+    "tests/kernels/test_attention.py::test_proved[sm_90a-128-tiles3-False",
+    "tests/kernels/test_attention_backward.py::test_windows[cpu-sizes1",
+    "tests/kernels/test_attention_backward.py::test_windows_are_proved[sm_80-1-tiles1-keys",
+    "tests/kernels/test_attention_backward.py::test_windows_are_proved[sm_90a",
+    "tests/kernels/test_attention_backward.py::test_wrong_windows_are_not_proved[keys",
+    "tests/kernels/test_backward.py::test_norms_are_proved[layernorm-sm_80",
+    "tests/kernels/test_blockwise.py::test_wrong_twins_are_not_proved[quantized_blocks-al.max(blocks",
+    "tests/kernels/test_cross_entropy.py::test_other_losses_are_refuted[part + (highest + chosen)]",
+    "tests/kernels/test_gated_blocks.py::test_proved[gated",
+    "tests/kernels/test_on_the_host.py::test_specified_and_proved[attention_added",
+    "tests/kernels/test_on_the_host.py::test_specified_and_proved[attention_decode_",
+    "tests/kernels/test_on_the_host.py::test_specified_and_proved[attention_forward",
+    "tests/kernels/test_on_the_host.py::test_specified_and_proved[attention_packed",
+    "tests/kernels/test_on_the_host.py::test_specified_and_proved[states_before",
+    "tests/kernels/test_packed.py::test_proved[no zeros",
+    "tests/kernels/test_topk.py::test_topk[cpu-shape0",
+    "tests/layers/test_decoder.py::test_training[cpu-Qwen3 MoE",
+    # As operators: what PyTorch's own checks, and descriptions, say of the same functions stays.
+    "tests/torch/test_library.py::test_functions_are_operators[exported-attention_with",
+    "tests/torch/test_library.py::test_functions_are_operators[exported-mixture_blocks",
+    "tests/torch/test_library.py::test_functions_are_operators[traced with any sizes-attention_with",
+    "tests/torch/test_library.py::test_functions_are_operators[traced with any sizes-mixture_blocks",
+    "tests/torch/test_library.py::test_functions_are_operators[traced-attention_with",
+    "tests/torch/test_library.py::test_functions_are_operators[traced-mixture_blocks",
+    # Messages of examples, repairs and decompositions that take the longest: those of the other kernels stay.
+    "tests/agents/test_text_repairs.py::test_a_form_repairs[a sum over all axes",
+    "tests/graph/test_decompose.py::test_parts_are_proved[variance",
+    "tests/test_messages.py::test_message[gathered_matmul",
+    "tests/test_messages.py::test_message[gemm_hopper",
+    "tests/test_messages.py::test_message[gemm_pingpong",
+    # Wrong kernels of which shorter ones with the same mistake stay.
+    "tests/passes/test_addresses.py::test_a_producer_that_loads_another_place_is_refuted[0",
+    "tests/passes/test_apart.py::test_simulated[1-72",
+    "tests/verify/test_softmax.py::test_rejected[another value",
+    "tests/verify/test_softmax.py::test_rejected[the mask lets one less through",
+    "tests/verify/test_twins.py::test_rejected[gemm-10-data-race",
 )
 
 SLOW = frozenset({
