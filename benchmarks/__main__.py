@@ -76,7 +76,7 @@ def main() -> int:
             case "agents":
                 from benchmarks import optimized
 
-                results = optimized.run(arguments.kernel or (), arguments.minutes, arguments.folder)
+                results = optimized.run(arguments.kernel or (), arguments.minutes, arguments.folder, arguments.audit)
             case "repairs":
                 from benchmarks import repairs
 
@@ -217,6 +217,7 @@ def _parser() -> argparse.ArgumentParser:
     agents.add_argument("--kernel", action="append", metavar="NAME", help="this one only; can be repeated")
     agents.add_argument("--minutes", type=float, default=5.0, metavar="M", help="of each kernel")
     agents.add_argument("--folder", type=Path, metavar="DIR", help="the runs are kept there, and go on from there")
+    agents.add_argument("--audit", type=int, default=0, metavar="N", help="time N texts that the model rejected")
     repairs = commands.add_parser("repairs", help="mutants that are repaired from their counterexamples")
     repairs.add_argument("--seed", type=int, default=1, help="which mutants are drawn")
     repairs.add_argument("--count", type=int, default=8, help="how many of each kernel")

@@ -72,14 +72,17 @@ CASES = (
 )
 
 
-def run(names: Sequence[str], minutes: float, folder: Path | None) -> Results:
-    """Optimise each naive kernel for some minutes, and time the best text in turns with the kernel that ships."""
+def run(names: Sequence[str], minutes: float, folder: Path | None, audit: int = 0) -> Results:
+    """Optimise each naive kernel for some minutes, and time the best text in turns with the kernel that ships.
+
+    `audit`: the number of texts that are timed of those that the model rejected.
+    """
     needs_gpu("optimized")
     rows: list[dict[str, Cell]] = []
     with tempfile.TemporaryDirectory(prefix="argus-optimized-") as temporary:
         for case in CASES:
             if not names or case.name in names:
-                rows.append(_row(case, minutes, (folder or Path(temporary)) / case.name))
+                rows.append(_row(case, minutes, (folder or Path(temporary)) / case.name, audit))
                 print(rows[-1], flush=True)
     shares = [float(row["share"]) for row in rows if isinstance(row["share"], float)]
     early, useless = (sum(int(row[key] or 0) for row in rows) for key in ("rejected early", "wrong or slower"))
@@ -91,18 +94,21 @@ def run(names: Sequence[str], minutes: float, folder: Path | None) -> Results:
     return Results("Naive kernels made faster", rows, (note,), summary)
 
 
-def _row(case: Case, minutes: float, where: Path) -> dict[str, Cell]:
+def _row(case: Case, minutes: float, where: Path, audit: int) -> dict[str, Cell]:
     text = (FOLDER / "kernels" / f"{case.name}.py").read_text(encoding="utf-8")
     problem = problem_of(SourceFile(f"{case.name}.py", text), case.name, "sm_90a", case.sizes)
     folder = Folder(where)
-    state = Run(problem, folder, Limits(minutes), lambda _, line: print(f"  {line[:240]}", flush=True)).go()
+    one = Run(problem, folder, Limits(minutes), lambda _, line: print(f"  {line[:240]}", flush=True))
+    state = one.go()
     write(folder, problem, state)
     said: Any = as_json(folder, problem, state)
     best, shipped = _times(case, problem, folder.text(state.best))
+    audited, rightly = one.audit(audit) if audit else (0, 0)
     return {"kernel": case.name, "naive us": state.trials[0].us, "best us": best * 1e6, "shipped us": shipped * 1e6,
             "share": shipped / best, "candidates": len(state.trials) - 1, "looked at": sum(state.looked.values()),
             "wrong or slower": said["wrong_or_slower"],
-            "rejected early": said["rejected_before_compilation"]}  # fmt: skip
+            "rejected early": said["rejected_before_compilation"], "of these tried": audited,
+            "rightly rejected": rightly}  # fmt: skip
 
 
 def _times(case: Case, problem: Problem, text: str) -> tuple[float, float]:

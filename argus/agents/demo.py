@@ -9,7 +9,7 @@ from rich.console import Console
 
 from argus import pages
 from argus.agents.optimize import Folder, Limits, Run, problem_of
-from argus.agents.optimize.run import place_of_timing
+from argus.agents.optimize.place import place_of_timing
 from argus.agents.repair import repair
 from argus.agents.verifier import Task
 from argus.frontend import Options

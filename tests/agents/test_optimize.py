@@ -11,6 +11,9 @@ import pytest
 
 from argus.agents.optimize import Folder, Limits, Planner, Run, State, Trial, problem_of, write
 from argus.agents.optimize import run as running
+from argus.agents.optimize.ahead import Node
+from argus.agents.optimize.examine import Examined
+from argus.agents.optimize.looked import counts, sample
 from argus.agents.optimize.moves import TUNE, moves
 from argus.agents.optimize.planner import context_of
 from argus.agents.optimize.report import history, rejected
@@ -109,6 +112,33 @@ def test_a_run_is_resumed_and_leaves_a_proved_kernel(tmp_path: Path, monkeypatch
     assert main(["check", f"{tmp_path / 'best.py'}::rmsnorm", "--target", "sm_90a"]) == 0
     assert "performance model" in (tmp_path / "report.md").read_text()
     assert len((tmp_path / "log.txt").read_text().splitlines()) == 4
+
+
+def test_an_audit_draws_only_texts_that_were_expected_to_be_slower() -> None:
+    nodes = [Node(str(us), Examined("", predicted_us=us)) for us in (5.0, 11.0, 12.0, 13.0)]
+    nodes.append(Node("refused", Examined("model", predicted_us=99.0)))
+    nodes.append(Node("tried", Examined("", predicted_us=99.0), trial=3))
+    assert counts(nodes, lambda node: 10.0) == {"refused": 1, "slower": 3, "open": 1}
+    assert sorted(sample(nodes, lambda node: 10.0, 9, seed=1)) == ["11.0", "12.0", "13.0"]
+    assert len(sample(nodes, lambda node: 10.0, 2, seed=1)) == 2
+    assert sample(nodes, lambda node: None, 9, seed=1) == []
+
+
+@pytest.mark.parametrize("times,rightly", [((30.0, 20.0), 2), ((5.0, 20.0), 1), ((5.0, 9.0), 0)])
+def test_an_audit_counts_what_the_model_rejected_rightly(
+    times: tuple[float, float], rightly: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "place_of_timing", lambda target: "gpu")
+    problem = problem_of(source("rmsnorm"), "rmsnorm", "sm_90a", {"M": 64})
+    run = Run(problem, Folder(tmp_path), Limits(workers=2))
+    run.state.trials.append(Trial(0, "start", "", 0, "d", us=10.0, compared=True))
+    texts = ("first", "second")
+    monkeypatch.setattr(running, "sample", lambda nodes, limit, count, seed: list(texts))
+    monkeypatch.setattr(Run, "_examined", lambda self, worker, text, best_us: Examined(""))
+    monkeypatch.setattr(Run, "_takes", lambda self, text: dict(zip(texts, times, strict=True))[text])
+    assert run.audit(2) == (2, rightly)
+    monkeypatch.setattr(Run, "_examined", lambda self, worker, text, best_us: Examined("prove"))
+    assert run.audit(2) == (2, 2)  # what is not proved is no candidate
 
 
 def test_the_report_counts_what_was_rejected() -> None:

@@ -152,6 +152,14 @@ def seen(node: Node) -> bool:
     return node.move is None or node.move.name == TUNE or abs(math.log(before / node.found.predicted_us)) > _SAME
 
 
+def promise(node: Node) -> float:
+    """Return the gain of a step, as a logarithm, that the model foresees, or else the gain that the entry promises."""
+    before = node.parent.found.predicted_us if node.parent is not None else None
+    if node.move is None or not seen(node) or before is None or node.found.predicted_us is None:
+        return 0.0 if node.move is None else math.log(node.move.gain)
+    return math.log(before / node.found.predicted_us)
+
+
 def calibrated(trials: Iterable[Trial]) -> dict[str, float]:
     """Return, for each kind of kernel, the median of measured times divided by predicted times."""
     found: dict[str, list[float]] = {}

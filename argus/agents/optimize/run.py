@@ -10,13 +10,15 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from importlib.util import find_spec
+from queue import SimpleQueue
 
 from argus.agents.models.chat import Model
-from argus.agents.optimize.ahead import Ahead, Node, calibrated, digest, score, seen
+from argus.agents.optimize.ahead import Ahead, Node, calibrated, digest, promise, score
 from argus.agents.optimize.compare import differences
 from argus.agents.optimize.examine import Examined
 from argus.agents.optimize.folder import Folder, State, Trial
+from argus.agents.optimize.looked import counts, sample
+from argus.agents.optimize.place import place_of_timing
 from argus.agents.optimize.planner import Planner, context_of, kind_of
 from argus.agents.optimize.problem import Problem
 from argus.agents.optimize.proposer import Proposer
@@ -24,7 +26,6 @@ from argus.agents.optimize.service import Answer, Worker, WorkerLost
 from argus.agents.optimize.timer import DISTRIBUTIONS
 from argus.diagnostic import ArgusError, Diagnostic
 from argus.knowledge import entries
-from argus.tuning.model import MODELS
 
 _PROVER, _TIMER = "argus.agents.optimize.prover", "argus.agents.optimize.timer"
 _PROOF_S, _RUN_S = 300.0, 180.0
@@ -49,26 +50,6 @@ class Limits:
     minutes: float = 5.0
     steps: int = 1000
     workers: int = field(default_factory=lambda: max(1, len(os.sched_getaffinity(0))))
-
-
-def place_of_timing(target: str) -> str:
-    """Return where candidates are timed: "gpu", "cpu" or "model". Raises `ArgusError` if none of these is possible."""
-    if find_spec("torch") is not None:
-        if target == "cpu":
-            return "cpu"
-        import torch
-
-        from argus.runtime.device import target_of
-
-        if torch.cuda.is_available():
-            with suppress(ArgusError):
-                if target_of("cuda:0") == target:
-                    return "gpu"
-    if target in MODELS:
-        return "model"
-    message = f"nothing here can tell how long a kernel takes on {target}"
-    help = "run on a machine with that GPU and PyTorch, or choose another target"
-    raise ArgusError(Diagnostic("bad-option", message, property="input", help=help))
 
 
 class Run:
@@ -106,8 +87,7 @@ class Run:
                 self._confirm()
                 self._count()
             finally:
-                for worker in (*self._provers, self._timer):
-                    worker.close()
+                self._close()
             return self.state
 
     def _over(self) -> bool:
@@ -243,14 +223,14 @@ class Run:
         """Tell the planner, for each step, the gain that the model foresaw, and an equal share of the rest of the
         measured gain."""
         gain = None if trial.us is None or parent.us is None else math.log(parent.us / trial.us)
-        promises = [_promise(n) for n in way]
+        promises = [promise(n) for n in way]
         rest = 0.0 if gain is None else (gain - sum(promises)) / len(way)
-        for node, promise in zip(way, promises, strict=True):
+        for node, promised in zip(way, promises, strict=True):
             assert node.move is not None and node.parent is not None
             name = node.move.name
             invariant = next((e.invariant for e in entries() if e.name == name), "")
-            self.planner.learn(name, context_of(node.parent.found.facts), promise,
-                               None if gain is None else promise + rest, f"{trial.refused} {trial.code}",
+            self.planner.learn(name, context_of(node.parent.found.facts), promised,
+                               None if gain is None else promised + rest, f"{trial.refused} {trial.code}",
                                invariant)  # fmt: skip
 
     def _note(self, trial: Trial, text: str) -> None:
@@ -271,15 +251,46 @@ class Run:
 
     def _count(self) -> None:
         """Count the texts that the search ahead examined and nobody compiled."""
-        counts = {"refused": 0, "slower": 0, "open": 0}
-        for node in self._ahead.nodes.values():
-            if node.trial is None:
-                limit, us = self._limit(node), node.found.predicted_us
-                slower = limit is not None and us is not None and us > limit
-                counts["refused" if node.found.refused else "slower" if slower else "open"] += 1
-        if sum(counts.values()) >= sum(self.state.looked.values()):  # a run that went on shortly looks at less again
-            self.state.looked = counts
+        found = counts(self._ahead.nodes.values(), self._limit)
+        if sum(found.values()) >= sum(self.state.looked.values()):  # a run that went on shortly looks at less again
+            self.state.looked = found
         self.folder.save(self.state)
+
+    def audit(self, count: int) -> tuple[int, int]:
+        """Prove, build and time some texts that nobody compiled because the model expects them to be slower than the
+        best one. Return how many there were, and how many are wrong or no faster."""
+        best, useless = self.state.trials[self.state.best].us or math.inf, 0
+        texts = sample(self._ahead.nodes.values(), self._limit, count, self.state.seed)
+        free = SimpleQueue[Worker]()
+        for worker in self._provers:
+            free.put(worker)
+
+        def examined(text: str) -> Examined:
+            worker = free.get()
+            try:
+                return self._examined(worker, text, None)
+            finally:
+                free.put(worker)
+
+        try:
+            with ThreadPoolExecutor(len(self._provers)) as pool:
+                for text, found in zip(texts, pool.map(examined, texts), strict=True):
+                    useless += bool(found.refused) or self._takes(text) >= best * _BETTER
+        finally:
+            self._close()
+        return len(texts), useless
+
+    def _takes(self, text: str) -> float:
+        """Return the microseconds of a text; infinity for one that does not run."""
+        try:
+            self._asked_timer(self._timer, "build", text)
+            return self._time(text)
+        except (WorkerLost, RuntimeError):
+            return math.inf
+
+    def _close(self) -> None:
+        for worker in (*self._provers, self._timer):
+            worker.close()
 
     # ------------------------------------------------------------------ processes
 
@@ -380,14 +391,6 @@ class Run:
             trial.us = _middle(times[trial.number])
         state.best = min(timed, key=lambda t: t.us or math.inf).number
         self.folder.save(state)
-
-
-def _promise(node: Node) -> float:
-    """Return the gain of a step, as a logarithm, that the model foresees, or else the gain that the entry promises."""
-    before = node.parent.found.predicted_us if node.parent is not None else None
-    if node.move is None or not seen(node) or before is None or node.found.predicted_us is None:
-        return 0.0 if node.move is None else math.log(node.move.gain)
-    return math.log(before / node.found.predicted_us)
 
 
 def _middle(values: Sequence[float]) -> float:
