@@ -30,6 +30,8 @@ Tiles = Mapping[str, int | str]
 
 # Rows of the results of a block are `BLOCK`, and `STEP` is how many of the other side it goes through at a time.
 _HOPPER: Tiles = {"BLOCK": 128, "STEP": 64, "STAGES": 3, "num_warps": 8}
+_KEYS_OF_64: Tiles = {**_HOPPER, "STEP": 128, "STAGES": 2}
+"""Tiles of keys and values, heads of 64 elements: more rows a turn, because accumulators leave registers for them."""
 _ELSEWHERE: Tiles = {"BLOCK": 64, "STEP": 16, "STAGES": 2, "num_warps": 4}
 
 
@@ -282,13 +284,15 @@ def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...], causal
     first = Call(attention_backward_rows, (dy, y, *copied), {"DTYPE": dtype, "D": q.shape[3]})
     lse = level if lse.shape[2] % _VECTOR else lse
     scale = numbers or (q.shape[3] ** -0.5 * LOG2E,)
-    constants: dict[str, object] = {"DTYPE": dtype, "D": q.shape[3], "GROUP": group, **tiles_for(q, k, v, dy)}
+    tiles = tiles_for(q, k, v, dy)
+    constants: dict[str, object] = {"DTYPE": dtype, "D": q.shape[3], "GROUP": group, **tiles}
     constants["WINDOW"] = min(window, k.shape[2]) if window else 0
     constants["CAUSAL"] = causal and (q.shape[2] > 1 or window > 0)  # the last query sees all keys, or its window
     shared = (q.shape[0], k.shape[1], group)
     grouped = [x.view(*shared, *x.shape[2:]) for x in (q, dy, lse, delta, made[0])]
     given = (grouped[0], k, v, *grouped[1:4])
-    keys = Call(attention_backward_keys, (*given, *made[1:], *scale), constants)
+    wide = _KEYS_OF_64 if tiles is _HOPPER and q.shape[3] == 64 else tiles
+    keys = Call(attention_backward_keys, (*given, *made[1:], *scale), {**constants, **wide})
     queries = Call(attention_backward_queries, (*given, grouped[4], *scale), constants)
     return Work((first, keys, queries), made)
 
