@@ -23,6 +23,7 @@ from argus.graph.choice import why_left
 from argus.graph.costs import costly_part
 from argus.graph.decompose import decompositions
 from argus.graph.folded import fold_constants
+from argus.graph.grouped import multiply_groups
 from argus.graph.kernel import Generator, KernelText, generate, is_read_by_boxes
 from argus.graph.launch import Kernel, View
 from argus.graph.numbers import fold_numbers
@@ -129,6 +130,7 @@ class _Compilation:
     ) -> None:
         fold_numbers(gm)
         fold_constants(gm)
+        multiply_groups(gm)
         narrow_attention(gm)
         scan_whole_rows(gm)
         scan_from_the_end(gm)

@@ -24,7 +24,7 @@ from argus.kernels.attention_with import SIZES, attention_with
 from argus.runtime.device import target_of
 
 _FAST = ("cpu", "sm_90a")
-"""Targets whose attention kernels are at least as fast as PyTorch's. On a CPU, speed does not count."""
+"""Targets whose kernels are at least as fast as PyTorch's. On a CPU, speed does not count."""
 _ORDER = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale", "enable_gqa")
 _DEFAULTS = (None, None, None, None, 0.0, False, None, False)
 
@@ -87,10 +87,11 @@ def _suits(tensors: list[Any], given: dict[str, Any]) -> bool:
     shared = q.shape[1] % k.shape[1] == 0 if given["enable_gqa"] else q.shape[1] == k.shape[1]
     scale = given["scale"]
     positive = scale is None or (isinstance(scale, (int, float)) and scale > 0)
-    return shared and positive and given["dropout_p"] == 0 and _is_fast(str(q.device))
+    return shared and positive and given["dropout_p"] == 0 and is_fast(str(q.device))
 
 
-def _is_fast(device: str) -> bool:
+def is_fast(device: str) -> bool:
+    """Return True for a device on which the library's kernels are at least as fast as PyTorch's."""
     try:
         return target_of(device) in _FAST
     except LaunchError:

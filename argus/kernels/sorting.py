@@ -43,7 +43,7 @@ class Order:
         count = self.offsets.shape[0] - 1
         many = max(1, tiles(self.pairs, count, side))
         first, owner = (self.token.new_empty(many + 1) for _ in range(2))
-        constants = {"ROWS": side, "EXPERTS": _power(count), "num_warps": 8}
+        constants = {"ROWS": side, "EXPERTS": power(count), "num_warps": 8}
         return Tiles(Call(dispatch.cut_into_tiles, (self.offsets, first, owner), constants), first, owner)
 
 
@@ -58,7 +58,7 @@ class Tiles:
 
 def order_of(chosen: torch.Tensor, count: int) -> Order:
     """Return the order of pairs whose experts are `chosen` `[T, k]`, of `count`."""
-    pairs, every = chosen.numel(), _power(count)
+    pairs, every = chosen.numel(), power(count)
     flat, blocks = chosen.view(-1), -(-pairs // PAIRS)
     counts, begin = (chosen.new_empty(blocks, count) for _ in range(2))
     place, token, offsets = chosen.new_empty(chosen.shape), chosen.new_empty(pairs), chosen.new_empty(count + 1)
@@ -72,5 +72,6 @@ def order_of(chosen: torch.Tensor, count: int) -> Order:
     return Order(place, token, offsets, calls)
 
 
-def _power(count: int) -> int:
+def power(count: int) -> int:
+    """Return the smallest power of two that is at least `count`, and at least 16."""
     return 1 << max(4, (count - 1).bit_length())
