@@ -37,6 +37,7 @@ PRIVATE = {
 """Which modules may import a library when they are imported themselves."""
 
 BACK = {
+    ("argus", "argus.graph"),  # the report on a compiled model, which may run the library's kernels
     ("argus.ir.nodes", "argus.ir.text"),  # a kernel, as text
     ("argus.layout.core", "argus.layout.picture"),  # a layout, as a picture
     ("argus.layout.swizzle", "argus.layout.picture"),

@@ -18,9 +18,6 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from argus.diagnostic import LaunchError
 from argus.graph.constant import computed
-from argus.kernels.attention import attention
-from argus.kernels.attention_operands import HEAD_SIZES
-from argus.kernels.attention_with import SIZES, attention_with
 from argus.runtime.device import target_of
 
 _FAST = ("cpu", "sm_90a")
@@ -68,6 +65,9 @@ def _replace(gm: torch.fx.GraphModule, node: Any) -> None:
 def _attended(
     q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, causal: bool, window: int, scale: float | None
 ) -> Any:
+    from argus.kernels import attention, attention_with
+    from argus.kernels.attention_operands import HEAD_SIZES
+
     if causal and k.shape[2] > q.shape[2] > 1:  # PyTorch lets both begin together, and the library lets both end so
         k, v = k[:, :, : q.shape[2]], v[:, :, : q.shape[2]]
     if window or q.shape[3] not in HEAD_SIZES:
@@ -100,6 +100,9 @@ def is_fast(device: str) -> bool:
 
 def _has_kernel(tensors: list[Any], form: Form) -> bool:
     """Return True if the library has a kernel for heads of this size, and its gradient if one may be needed."""
+    from argus.kernels.attention_operands import HEAD_SIZES
+    from argus.kernels.attention_with import SIZES
+
     recorded = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
     return tensors[0].shape[3] in (HEAD_SIZES if recorded else SIZES)
 

@@ -14,7 +14,6 @@ import torch
 
 from argus.graph import capture
 from argus.graph.calls import is_fast
-from argus.kernels.grouped import grouped_function
 from argus.runtime.function import operator_of
 
 aten = torch.ops.aten
@@ -22,6 +21,8 @@ aten = torch.ops.aten
 
 def multiply_groups(gm: torch.fx.GraphModule) -> None:
     """Replace products of groups in a graph of ATen operators where the library has a kernel."""
+    from argus.kernels.grouped import grouped_function
+
     offsets: dict[Any, Any] = {}
     for node in list(gm.graph.nodes):
         if capture.name(node) != "_grouped_mm.default" or not _suits(node):
@@ -42,9 +43,11 @@ def _suits(node: Any) -> bool:
     """Return True for rows and matrices of groups, in float16 or bfloat16, whose rows or columns are contiguous."""
     if len(node.args) < 3 or any(argument is not None for argument in (*node.args[3:], *node.kwargs.values())):
         return False
-    x, w, ends = (a.meta.get("val") if isinstance(a, torch.fx.Node) else None for a in node.args[:3])
-    made = node.meta.get("val")
-    if not all(isinstance(t, torch.Tensor) for t in (x, w, ends, made)) or (x.ndim, w.ndim) != (2, 3):
+    values: list[Any] = [a.meta.get("val") for a in (*node.args[:3], node) if isinstance(a, torch.fx.Node)]
+    if len(values) < 4 or not all(isinstance(t, torch.Tensor) for t in values):
+        return False
+    x, w, ends, made = values
+    if (x.ndim, w.ndim) != (2, 3):
         return False
     if not all(isinstance(n, int) for t in (x, w, made) for n in (*t.shape, *t.stride())) or not made.is_contiguous():
         return False
