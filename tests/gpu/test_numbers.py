@@ -174,8 +174,9 @@ def test_functions_of_every_float(name: str) -> None:
 @pytest.mark.parametrize("made", OF_NARROW, ids=lambda made: f"{made.result}-{made.dtype}")
 def test_functions_of_narrow_floats_round_once(made: Made) -> None:
     codes, found = (part[: 1 << 16] for part in next(made.of_all(OF_NARROW)))
-    exact, _ = FUNCTIONS[made.result.removeprefix("argus::").removesuffix("(x)")]
-    assert units(found, exact(codes.to(torch.int16).view(made.dtype).double()), made.dtype) <= 0.501
+    exact, before = FUNCTIONS[made.result.removeprefix("argus::").removesuffix("(x)")]
+    coarser = torch.finfo(torch.float32).eps / torch.finfo(made.dtype).eps
+    assert units(found, exact(codes.to(torch.int16).view(made.dtype).double()), made.dtype) <= 0.501 + before * coarser
 
 
 OPERATORS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {

@@ -306,8 +306,39 @@ def _operator(mine: Term, wanted: Term) -> str | None:
 
 
 def _sums(mine: Term, wanted: Term) -> bool:
-    """Return True if both terms add up what a bound variable or a loop runs over."""
-    return all(isinstance(t, Reduce) and t.op == "add" for t in (mine, wanted))
+    """Return True if both terms add up what a bound variable or a loop runs over, and perhaps further elements.
+
+    A statement that adds a bias to its accumulator makes one sum of both, which a specification writes as two.
+    """
+    reduced = (isinstance(t, Reduce) and t.op == "add" for t in (mine, wanted))
+    return any(reduced) and _sum(mine) and _sum(wanted)
+
+
+def _sum(term: Term) -> bool:
+    """Return True for a sum over instances, and for its multiples and sums with elements."""
+    match term:
+        case Reduce(op="add"):
+            return True
+        case Via(term=inner):
+            return _sum(inner)
+        case Cases(parts=parts):
+            return all(_sum(inner) for _, inner in parts)
+        case Apply(op="add" | "mul", args=args):
+            return any(map(_sum, args)) and all(_sum(a) or _element(a) for a in args)
+        case _:
+            return False
+
+
+def _element(term: Term) -> bool:
+    match term:
+        case Load() | Constant() | Parameter():
+            return True
+        case Via(term=inner):
+            return _element(inner)
+        case Cases(parts=parts):
+            return all(_element(inner) for _, inner in parts)
+        case _:
+            return False
 
 
 def _itself(found: list[Summand], term: Term) -> bool:
