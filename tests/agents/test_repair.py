@@ -113,8 +113,9 @@ def test_a_large_counterexample_is_not_run_again(monkeypatch: pytest.MonkeyPatch
     module = importlib.import_module("argus.agents.repair")
     drawn: list[object] = []
     monkeypatch.setattr(module, "arguments", lambda kernel, sizes: drawn.append(sizes) or {})
-    assert module._holds(ir(TRANSPOSE), [{"M": 2**16, "N": 2**16}]) and not drawn
-    module._holds(ir(TRANSPOSE), [{"M": 8, "N": 8}])
+    whole = module.Candidate("nothing", "ir", "", ir(TRANSPOSE))
+    assert module._holds(whole, [{"M": 2**16, "N": 2**16}]) and not drawn
+    module._holds(whole, [{"M": 8, "N": 8}])
     assert len(drawn) == 1
 
 
@@ -172,7 +173,7 @@ def test_a_candidate_that_trips_the_verifier_hides_no_other(monkeypatch: pytest.
     assert len(steps) > 1
     calls = 0
 
-    def tripping(task: Task, limit_s: float, *, simulated: bool = True) -> Judgement:
+    def tripping(task: Task, limit_s: float, *, simulated: bool = True, tile: object = None) -> Judgement:
         nonlocal calls
         calls += not simulated
         if calls == 1 and not simulated:
