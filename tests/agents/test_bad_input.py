@@ -175,3 +175,17 @@ def test_a_run_that_goes_on_shortly_forgets_no_count(
     run.state.looked = {}
     run._count()
     assert run.state.looked == {"refused": 0, "slower": 0, "open": 0}
+
+
+def test_a_run_whose_lock_was_removed_leaves_the_folder_to_the_next(problem: Problem, tmp_path: Path) -> None:
+    first, second = Folder(tmp_path), Folder(tmp_path)
+    state = State(problem.digest, "model", [Trial(0, "start", "", 0, "d", us=2.0)])
+    with first.locked():
+        (tmp_path / "lock").unlink()
+        first.save(state)  # nobody else is here yet
+        with second.locked():
+            second.save(State(problem.digest, "model", [Trial(0, "start", "", 0, "d", us=1.0)]))
+            with pytest.raises(ArgusError, match="another run works in"):
+                first.save(state)
+    kept = second.load(problem.digest, "model")
+    assert kept is not None and kept.trials[0].us == 1.0

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from argus.diagnostic import ArgusError, Diagnostic
 from argus.written import write_whole
@@ -68,6 +69,7 @@ class Folder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._lock: TextIO | None = None
 
     @contextmanager
     def locked(self) -> Iterator[None]:
@@ -78,10 +80,24 @@ class Folder:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                message = f"another run works in `{self.path}`"
-                help = "wait for it, or choose another folder with `--out`"
-                raise ArgusError(Diagnostic("bad-option", message, property="input", help=help)) from None
-            yield
+                raise self._shared() from None
+            self._lock = file
+            try:
+                yield
+            finally:
+                self._lock = None
+
+    def _insist_on_lock(self) -> None:
+        """Raise `ArgusError` if another run has begun because somebody removed the lock of this one."""
+        here = self.path / "lock"
+        if self._lock is None or not here.exists():
+            return
+        if not os.path.samestat(os.fstat(self._lock.fileno()), here.stat()):
+            raise self._shared()
+
+    def _shared(self) -> ArgusError:
+        help = "wait for it, or choose another folder with `--out`"
+        return ArgusError(Diagnostic("bad-option", f"another run works in `{self.path}`", property="input", help=help))
 
     def load(self, problem: str, timed_on: str) -> State | None:
         """Return the state of an earlier run, or None. Raises `ArgusError` if it belongs to another problem, or if its
@@ -110,7 +126,9 @@ class Folder:
         self.write("state.json", json.dumps({"schema": SCHEMA, **asdict(state)}, indent=1))
 
     def write(self, name: str, text: str) -> None:
-        """Write a file completely, or leave the old one. Raises `ArgusError` if the disk takes no more."""
+        """Write a file completely, or leave the old one. Raises `ArgusError` if the disk takes no more, or if another
+        run works here."""
+        self._insist_on_lock()
         try:
             write_whole(self.path / name, text.encode(), durable=True)
         except OSError as error:
