@@ -210,7 +210,7 @@ def text_candidates(task: Task, edits: Iterable[TextEdit]) -> Iterator[Candidate
             candidate = compile.elaborate(source, task.name, task.options)
         except (ArgusError, AssertionError):
             continue
-        if candidate != author and not broken(author, candidate, same_text=True):
+        if candidate != author and not broken(author, candidate, same_text=edit.sort is not Sort.FIX):
             yield Candidate(edit.title, "python", task.source.text, replace(task, source=source), candidate)
 
 

@@ -8,8 +8,9 @@ import pytest
 
 from argus import compile
 from argus.agents import Task, broken, repair
+from argus.agents.repair import text_candidates
 from argus.agents.text_edits import text_vocabulary
-from argus.agents.text_scope import Sort
+from argus.agents.text_scope import Sort, TextEdit
 from argus.frontend import Options
 from argus.source import SourceFile
 
@@ -95,6 +96,18 @@ def test_what_a_loop_forgot_to_add_up_is_added_with_what_it_computes() -> None:
     assert "add `total += al.sum(tile, axis=1)`" in added
     whole = (EXAMPLES / "cumsum.py").read_text()
     assert not any(e.sort is Sort.MISSING for e in text_vocabulary(whole, "cumsum"))
+
+
+def test_a_fix_changes_no_assertion() -> None:
+    """Other edits leave the text of assertions as it is; a fix of a finding may be of any line."""
+    text = (EXAMPLES / "gemm.py").read_text()
+    old = "(m0 + i < M) & (n0 + j < N)"
+    start = text.index(old)
+    weaker = TextEdit("", Sort.FIX, 1, ((start, start + len(old), "m0 + i < 0"),))
+    place = text.index("pid_m * BLOCK_M, pid_n")
+    moved = TextEdit("", Sort.DERIVED, 1, ((place, place + len("pid_m"), "pid_n"),))
+    assert not list(text_candidates(task(text, "gemm"), [weaker]))
+    assert len(list(text_candidates(task(text, "gemm"), [moved]))) == 1
 
 
 def test_only_an_output_with_a_specification_may_be_written_in_addition() -> None:
