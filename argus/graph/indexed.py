@@ -76,7 +76,8 @@ def _operand(argument: Any) -> Any:
         return argument
     value = value_of(argument)
     meta = meta_of(value)
-    assert meta is not None
+    if meta is None:  # a size of the result, which its row does not read
+        return argument
     element = _constant(argument) if capture.is_constant(argument) else _loaded(value, meta.dtype)
     return Operand(meta.shape, meta.dtype, element, lambda d: (meta.shape[d],))
 

@@ -36,7 +36,7 @@ def replayed(gm: torch.fx.GraphModule, call: Boxed, example: Sequence[Any], name
     if why := trees.check_for_skip(gm, fixed):
         return (_passing(call) if backward else call), f"no CUDA graph: {why}"
     recorded = cudagraphify_impl(
-        call,
+        emptying(call),
         list(example),
         range(fixed),
         device_index=trees.get_device_index(gm),
@@ -48,6 +48,18 @@ def replayed(gm: torch.fx.GraphModule, call: Boxed, example: Sequence[Any], name
     )
     recorded._boxed_call = True  # type: ignore[attr-defined]
     return recorded, ""
+
+
+def emptying(call: Boxed) -> Boxed:
+    """Return the same graph so that it empties the list of its inputs: a recording must be their only owner."""
+
+    def run(inputs: list[Any]) -> Any:
+        given = list(inputs)
+        inputs.clear()
+        return call(given)
+
+    run._boxed_call = True  # type: ignore[attr-defined]
+    return run
 
 
 def _passing(call: Boxed) -> Boxed:

@@ -73,6 +73,8 @@ class _Builder:
         if not isinstance(argument, torch.fx.Node):
             return argument
         value = value_of(argument)
+        if meta_of(value) is None:  # a size of the result, which its row does not read
+            return argument
         return self.operand(value, self.group.use(node, value))
 
     def operand(self, value: Value, use: str) -> Operand:

@@ -66,6 +66,18 @@ def test_a_tensor_along_two_axes_at_once_is_read_twice(model: Any) -> None:
     assert taken(report) and not left(report)
 
 
+def test_numbers_fill_tensors_of_sizes_that_are_known_when_they_run() -> None:
+    def model(x: Any) -> Any:
+        mask = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril()
+        return torch.where(mask, x, -1.0).relu() + torch.zeros(x.shape[0], x.shape[1])
+
+    call, backend = compiled(model, dynamic=True)
+    for size in (5, 9):
+        x = torch.randn(size, size)
+        torch.testing.assert_close(call(x), model(x))
+    assert taken(backend.report(call))
+
+
 def test_a_model_that_writes_its_inputs_writes_them() -> None:
     def model(x: Any, y: Any) -> Any:
         x.add_(1)
