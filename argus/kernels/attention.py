@@ -223,34 +223,41 @@ def attention_combine(
     lse: al.Tensor[al.float32, "Z M"],
     DTYPE: al.constexpr = al.bfloat16,
     D: al.constexpr = 128,
-    PARTS: al.constexpr = 2,
-    ROWS: al.constexpr = 8,
+    ROOM: al.constexpr = 16,
+    SIDE: al.constexpr = 16,
 ):
-    """The attention to all keys, `o`, and its log-sum-exp: of `parts` of the keys and their log-sum-exps, `levels`."""
-    Z, M = parts.shape[0], parts.shape[2]
-    al.requires(parts.shape[1] == PARTS)
+    """The attention to all keys, `o`, and its log-sum-exp: of `parts` of the keys and their log-sum-exps, `levels`.
+
+    A block joins the at most ROOM parts of a row, SIDE of them at a time. Parts without keys add zeros to the sums:
+    the bits do not depend on how many of those there are.
+    """
+    Z, P, M = parts.shape[0], parts.shape[1], parts.shape[2]
+    al.requires((0 < P) & (P <= ROOM))
     al.invariant(o, Z)
     al.invariant(lse, Z)
     al.spec(o, lambda z, i, e: al.sum(lambda t: al.softmax(lambda u: levels[z, u, i])[t] * parts[z, t, i, e]))
     al.spec(lse, lambda z, i: al.logsumexp(lambda t: levels[z, t, i]))
-    block, z = al.grid(al.cdiv(M, ROWS), Z)
-    m0 = block * ROWS
-    rows = m0 + al.arange(ROWS)
-    top = al.full((ROWS,), NEVER, al.float32)
-    total = al.zeros((ROWS,), al.float32)
-    acc = al.zeros((ROWS, D), al.float32)
-    for part in range(PARTS):
-        level = al.load(levels[z, part, rows], mask=rows < M, other=NEVER)
-        x = al.load(parts[z, part, m0 : m0 + ROWS, :], boundary_check=(0,))
-        new = al.maximum(top, level)
-        shift = al.where(new == NEVER, 0.0, new)
-        shrink, weight = al.exp(top - shift), al.exp(level - shift)
-        acc = acc * shrink[:, None] + x * weight[:, None]
-        total = total * shrink + weight
-        top = new
-    y = acc * (1.0 / al.where(total == 0.0, 1.0, total))[:, None]
-    al.store(o[z, m0 : m0 + ROWS, :], y.to(DTYPE), boundary_check=(0,))
-    al.store(lse[z, rows], al.where(top == NEVER, 0.0, top) + al.log(total), mask=rows < M)
+    i, z = al.grid(M, Z)
+    every = al.arange(ROOM)
+    top = al.max(al.load(levels[z, every, i], mask=every < P, other=NEVER))
+    shift = al.where(top == NEVER, 0.0, top)
+    totals = al.zeros((SIDE,), al.float32)
+    acc = al.zeros((SIDE, D), al.float32)
+    for first in range(0, P, SIDE):
+        t = first + al.arange(SIDE)
+        weight = al.exp(al.load(levels[z, t, i], mask=t < P, other=NEVER) - shift)
+        x = al.load(parts[z, t, i, :], mask=(t < P)[:, None])
+        totals += weight
+        acc += x * weight[:, None]
+    total = al.sum(totals)
+    y = al.sum(acc, axis=0) * (1.0 / al.where(total == 0.0, 1.0, total))
+    al.store(o[z, i, :], y.to(DTYPE))
+    al.store(lse[z, i], shift + al.log(total))
+
+
+def room_of(parts: int) -> int:
+    """Return the constant ROOM for this many parts."""
+    return 1 << max(4, (parts - 1).bit_length())
 
 
 def attention(

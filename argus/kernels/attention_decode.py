@@ -3,6 +3,7 @@ work on parts of the keys side by side, and a second kernel joins the parts."""
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import argus
@@ -11,7 +12,7 @@ from argus.backend.launch.evaluate import Number
 from argus.diagnostic import LaunchError
 from argus.ir.machine import H200
 from argus.ir.types import DType
-from argus.kernels.attention import attention_combine
+from argus.kernels.attention import attention_combine, room_of
 from argus.kernels.attention_operands import EIGHT_BITS, HEAD_SIZES, check_scales, results, scale_of
 from argus.kernels.attention_scores import LN2, LOG2E, NEVER, raise_top
 from argus.kernels.rows import dtype_of, same_rank, same_shape
@@ -24,10 +25,10 @@ if TYPE_CHECKING:
 MOST_QUERIES, MOST_ROWS = 8, 64
 _LEAST_KEYS = 256  # of a part
 _INVARIANT_KEYS = 1024  # of a part, whatever else there is
-_PROGRAMS = {8: 1, 4: 2, 2: 8}
-"""Programs for each multiprocessor, by their warps, where sequences are long enough: with more of them, beginnings and
-the parts that are joined cost more than an even end gains. On an H200, heads of 32,768 keys are read at 4.3 TB/s in
-parts of 8192, at 4.1 in parts of 2048."""
+_STEP_KEYS = 64  # of a step of 8 bits
+_WARPS = 16  # of all programs on a multiprocessor, for which there are registers
+_BESIDE = 4096  # bytes of shared memory of a program beside its keys, values and queries
+_EVEN = 0.95  # the part of the most even share of multiprocessors' time that is good enough
 
 Tensors = tuple[Any, ...]
 
@@ -96,7 +97,7 @@ def decode(
         q, keys, key_scales, table, lens, b, h, t, i, j, scale, PAGE, QUERIES, SPAN)))
     # fmt: on
     head, part, b = al.grid(H, P, B)
-    length = al.load(lens[b])
+    length = al.minimum(al.load(lens[b]), MOST * PAGE)  # one that nobody checked reads no more than the table
     rows = al.arange(ROWS)
     hidden = QUERIES - 1 - rows % QUERIES  # how many of the last keys a row does not see
     if values is None:
@@ -106,9 +107,7 @@ def decode(
     top = al.full((ROWS,), NEVER, al.float32)
     total = al.zeros((ROWS,), al.float32)
     acc = al.zeros((ROWS, E), al.float32)
-    # A length that nobody checked reads no more than the table.
-    steps = al.minimum(al.cdiv(length, BLOCK), MOST * PER)
-    for p in range(part * SPAN * PER, al.minimum(steps, (part + 1) * (SPAN * PER))):
+    for p in range(part * SPAN * PER, al.minimum(al.cdiv(length, BLOCK), (part + 1) * (SPAN * PER))):
         page = al.load(table[b, p // PER])
         at = 0 if PER == 1 else p % PER * BLOCK
         # What stands behind a sequence may be no number, and zero times that is none.
@@ -196,6 +195,7 @@ def attention_decode_scaled(
     STORED: al.constexpr = al.float8_e4m3fn,
     D: al.constexpr = 128,
     PAGE: al.constexpr = 64,
+    BLOCK: al.constexpr = 64,
     QUERIES: al.constexpr = 1,
     ROWS: al.constexpr = 16,
     SPAN: al.constexpr = 16,
@@ -204,7 +204,7 @@ def attention_decode_scaled(
     """Attention as `decode` computes it, over keys and values of 8 bits, with a scale for each head."""
     decode(
         q, keys, values, key_scales, value_scales, table, lens, parts, levels, scale,
-        DTYPE, PAGE, PAGE, QUERIES, ROWS, SPAN, INVARIANT,
+        DTYPE, PAGE, BLOCK, QUERIES, ROWS, SPAN, INVARIANT,
     )  # fmt: skip
 
 
@@ -226,13 +226,13 @@ def attention_decode(
     Key j of sequence b is `keys[table[b, j // page], j % page]`, for `j < lens[b]`; `table` `[B, most]` and `lens`
     `[B]` are int32. The M queries, at most 8, are the last of each sequence: the last one sees all keys, the one before
     it one key less. D is 64 or 128, a page a multiple of 16 keys, and `M * G` at most 64. All numbers in `table` have
-    to be those of pages, also where a sequence has none, and lengths at most `most * page`: this is not checked.
-    Queries that see no key give zeros. `scale` and `return_lse` are those of `attention`.
+    to be those of pages, also where a sequence has none: this is not checked. Lengths beyond `most * page` count as
+    that. Queries that see no key give zeros. `scale` and `return_lse` are those of `attention`.
 
     A cache has the dtype of q, or is float8_e4m3fn or int8, as `cache_append` writes it. Then its numbers
     are multiplied by `key_scale` and `value_scale`, float32 `[H / G]`, or `[1]` for all heads, which is copied.
     `batch_invariant`: the bits of a sequence's results do not depend on the other sequences, nor on how many there are,
-    which is proved, for caches of 16 bits; keys are then cut into parts of about a thousand. Raises LaunchError.
+    which is proved; keys are then cut into parts of about a thousand. Raises LaunchError.
     """
     scales = tuple(x for x in (key_scale, value_scale) if x is not None)
     o, lse = _decode((q, keys, values, table, lens, *scales), scale_of(scale), (batch_invariant,))
@@ -242,55 +242,63 @@ def attention_decode(
 def _work(tensors: Tensors, numbers: tuple[Number, ...], invariant: bool) -> Work:
     q, keys, values, table, lens, *scales = tensors
     dtype, made = _checked(*tensors), results(q)
-    if scales and invariant:
-        what = "a cache of 8 bits in a form whose results must not depend on the batch, which is not proved"
-        raise LaunchError.of("argument-type", what, "leave out `batch_invariant`, or pass a cache of 16 bits")
     if not (q.numel() and table.numel() and keys.numel()):
         return Work((), (made[0].zero_(), made[1].fill_(NEVER)))
     heads, D = keys.shape[2:]
     rows = q.contiguous().view(len(q), heads, -1, D)
     cache = tuple(x if x.stride(3) == 1 else x.contiguous() for x in (keys, values))
-    constants: dict[str, object] = {"DTYPE": dtype, "D": D, "QUERIES": q.shape[2]}
-    constants["num_warps"] = 2 if keys.shape[1] % 32 else 4
-    kernel = attention_decode_pages
+    page, kernel = keys.shape[1], attention_decode_pages
+    constants: dict[str, object] = {"DTYPE": dtype, "D": D, "QUERIES": q.shape[2], "INVARIANT": invariant}
+    constants["num_warps"] = 2 if page % 32 else 4
     if scales:
         kernel, constants["STORED"] = attention_decode_scaled, dtype_of("keys", keys, EIGHT_BITS)
-    else:
-        constants["INVARIANT"] = invariant
+        constants["BLOCK"] = page if page % _STEP_KEYS else _STEP_KEYS
     factors = tuple(x.expand(heads).contiguous() for x in scales)
-    return in_parts(kernel, (rows, *cache, *factors), (table, lens), numbers or (D**-0.5 * LOG2E,), made, constants,
-                    invariant)  # fmt: skip
+    width = keys.element_size() + (q.element_size() if scales else 0)
+    room = 2 * int(str(constants.get("BLOCK", page))) * D * width
+    scale = numbers or (D**-0.5 * LOG2E,)
+    return in_parts(kernel, (rows, *cache, *factors), (table, lens), scale, made, constants, room)
 
 
 def in_parts(
     kernel: Any, read: Tensors, index: Tensors, scale: tuple[Number, ...], made: Tensors, constants: dict[str, object],
-    invariant: bool = False,
+    room: int, least: int = _LEAST_KEYS,
 ) -> Work:  # fmt: skip
     """Return the launch of `kernel` for all parts of the keys, and that which joins the parts.
 
-    `read` begins with the rows of queries and the keys' pages; `index` are table and lengths; `made` the results.
+    `read` begins with the rows of queries and the keys' pages; `index` are table and lengths; `made` the results. A
+    program holds `room` bytes of keys, values and queries in shared memory, and a part has at least `least` keys.
     """
     (B, heads, R, _), page, E = read[0].shape, read[1].shape[1], made[0].shape[3]
     table, lens = index
     index = table if table.stride(1) == 1 else table.contiguous(), lens.contiguous()
-    span, parts = _parts(B * heads, table.shape[1], page, int(str(constants["num_warps"])), invariant)
-    room, levels = (made[1].new_empty(B, heads, parts, R, *each) for each in ((E,), ()))
+    beside = min(_WARPS // int(str(constants["num_warps"])), H200.shared_bytes // (room + _BESIDE))
+    pages, programs = table.shape[1], max(1, beside) * H200.multiprocessors
+    fixed = constants["INVARIANT"]
+    span = -(-_INVARIANT_KEYS // page) if fixed else _span(pages, -(-least // page), B * heads, programs)
+    parts = -(-pages // span)
+    found, levels = (made[1].new_empty(B, heads, parts, R, *each) for each in ((E,), ()))
     constants |= {"PAGE": page, "SPAN": span, "ROWS": max(16, 1 << (R - 1).bit_length())}
-    first = Call(kernel, (*read, *index, room, levels, *scale), constants)
-    joined = room.view(B * heads, parts, -1, E), levels.view(B * heads, parts, -1)
+    first = Call(kernel, (*read, *index, found, levels, *scale), constants)
+    joined = found.view(B * heads, parts, -1, E), levels.view(B * heads, parts, -1)
     together = made[0].view(B * heads, -1, E), made[1].view(B * heads, -1)
-    join = Call(attention_combine, (*joined, *together), {"DTYPE": constants["DTYPE"], "D": E, "PARTS": parts})
+    join = Call(attention_combine, (*joined, *together), {"DTYPE": constants["DTYPE"], "D": E, "ROOM": room_of(parts)})
     return Work((first, join), made)
 
 
-def _parts(heads: int, pages: int, page: int, warps: int, invariant: bool = False) -> tuple[int, int]:
-    """The pages of a part, and how many parts there are, both powers of two, so that few kernels are built: enough to
-    keep all multiprocessors busy where all sequences are as long as they may be. If `invariant`, a part's pages depend
-    on the page alone: parts that a longer table adds have no key, and leave what is joined as it is."""
-    wanted = -(-_PROGRAMS[warps] * H200.multiprocessors // heads)
-    least = max(1, -(-(_INVARIANT_KEYS if invariant else _LEAST_KEYS) // page))
-    span = 1 << (max(least, 0 if invariant else pages // wanted) - 1).bit_length()
-    return span, 1 << (-(-pages // span) - 1).bit_length()
+@lru_cache(maxsize=4096)
+def _span(pages: int, least: int, heads: int, programs: int) -> int:
+    """Return the pages of a part: as many as leave `programs` that run together an even share, where all sequences are
+    as long as they may be. Few numbers are tried, so that few kernels are built."""
+    spans = [n << shift for shift in range(21) for n in ((1, 2, 3) if not shift else ()) + (4, 5, 6, 7)]
+    spans = [n for n in spans if n >= least and n < 2 * max(pages, least)] or [least]
+
+    def even(span: int) -> float:
+        blocks = heads * -(-pages // span)
+        return blocks / (-(-blocks // programs) * programs)
+
+    best = max(map(even, spans))
+    return max(n for n in spans if even(n) >= _EVEN * best)
 
 
 def _checked(

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 ROW, VALUE = 576, 512
 _FEW_ROWS = 16  # of a block: four warps share its results, eight those of more rows
 _MOST_KEYS = (32, 64)
-"""Keys of a step of few rows and of more. Four blocks of few rows share a multiprocessor, and hide each other's waits;
+"""Keys of a step of few rows and of more. Three blocks of few rows share a multiprocessor, and hide each other's waits;
 of more rows, a step takes as many keys as fit into shared memory beside the queries."""
+_LEAST_KEYS = 128  # of a part
 Tensors = tuple[Any, ...]
 
 
@@ -62,19 +63,20 @@ def attention_decode_latent(
     *,
     scale: float,
     return_lse: bool = False,
+    batch_invariant: bool = False,
 ) -> torch.Tensor | tuple[torch.Tensor, torch.Tensor]:
     """Attention of the last queries `[B, H, M, 576]` of sequences to the rows of a cache `[pages, page, 576]`, whose
     first 512 elements are the values. The result is `[B, H, M, 512]`.
 
     This is multi-head latent attention with absorbed weights: 512 elements of a row are the latent, 64 those with
-    rotary embedding. `scale` is that of the heads before absorption, and has to be given. `table`, `lens`, M, pages and
-    `return_lse` are those of `attention_decode`; all H heads share the rows. Raises LaunchError.
+    rotary embedding. `scale` is that of the heads before absorption, and has to be given. `table`, `lens`, M, pages,
+    `return_lse` and `batch_invariant` are those of `attention_decode`; all H heads share the rows. Raises LaunchError.
     """
-    o, lse = _latent((q, cache, table, lens), scale_of(scale))
+    o, lse = _latent((q, cache, table, lens), scale_of(scale), (batch_invariant,))
     return (o, lse) if return_lse else o
 
 
-def _work(tensors: Tensors, numbers: tuple[Number, ...]) -> Work:
+def _work(tensors: Tensors, numbers: tuple[Number, ...], invariant: bool) -> Work:
     q, cache, table, lens = tensors
     dtype, made = _checked(*tensors), _results(q)
     if not (q.numel() and table.numel() and cache.numel()):
@@ -89,7 +91,9 @@ def _work(tensors: Tensors, numbers: tuple[Number, ...]) -> Work:
     products = -(-rows.shape[2] // 16) * (block // 8)  # of a step's scores
     warps = min(8 if many else 4, 1 << products.bit_length() - 1)
     constants: dict[str, object] = {"DTYPE": dtype, "QUERIES": M, "BLOCK": block, "num_warps": warps}
-    return in_parts(attention_decode_rows, (rows, pages), (table, lens), numbers, made, constants)
+    constants["INVARIANT"] = invariant
+    room = (block + max(_FEW_ROWS, rows.shape[2])) * ROW * cache.element_size()
+    return in_parts(attention_decode_rows, (rows, pages), (table, lens), numbers, made, constants, room, _LEAST_KEYS)
 
 
 def _checked(q: torch.Tensor, cache: torch.Tensor, table: torch.Tensor, lens: torch.Tensor) -> DType:
@@ -119,19 +123,20 @@ def _fake(*given: Any) -> tuple[torch.Tensor, torch.Tensor]:
     return _results(given[0])
 
 
-def _joined(tensors: Tensors, numbers: tuple[Number, ...], _way: tuple[()]) -> Tensors:
-    return (*tensors, numbers[0] / LOG2E)
+def _joined(tensors: Tensors, numbers: tuple[Number, ...], way: tuple[bool]) -> Tensors:
+    return (*tensors, numbers[0] / LOG2E, *way)
 
 
-def _split(*given: Any) -> tuple[Tensors, tuple[Number, ...], tuple[()]]:
-    *tensors, scale = given
-    return tuple(tensors), (scale * LOG2E,), ()
+def _split(*given: Any) -> tuple[Tensors, tuple[Number, ...], tuple[bool]]:
+    *tensors, scale, invariant = given
+    return tuple(tensors), (scale * LOG2E,), (invariant,)
 
 
 _latent = Function(
     _work,
     Operator(
-        "attention_decode_latent(Tensor q, Tensor cache, Tensor table, Tensor lens, float scale) -> (Tensor, Tensor)",
+        "attention_decode_latent(Tensor q, Tensor cache, Tensor table, Tensor lens, float scale, bool batch_invariant) "
+        "-> (Tensor, Tensor)",
         _fake,
         join=_joined,
         split=_split,

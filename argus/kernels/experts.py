@@ -77,6 +77,7 @@ def expert_rows(
     PRODUCERS: al.constexpr = 4,
     SWAPPED: al.constexpr = False,
     TOGETHER: al.constexpr = 8,
+    SCHEDULE: al.constexpr = "cooperative",
 ):
     """`out[p, n] = sum(x[p, :] * w[e, n, :])`, with e the expert of row p; or the activation of columns n and C + n."""
     TURNED = WEIGHTS == "E K N"
@@ -105,7 +106,7 @@ def expert_rows(
     # A few tiles of rows at a time pass through all columns, so that tiles of one expert share its weights in the
     # cache.
     tiles, columns = first.shape[0] - 1, al.cdiv(C, COLUMNS)
-    i, column = al.grid(tiles, columns, group=TOGETHER, persistent=PRODUCERS > 0)
+    i, column = al.grid(tiles, columns, group=TOGETHER, persistent=PRODUCERS > 0, schedule=SCHEDULE)
     m0, end, e, n0 = al.load(first[i]), al.load(first[i + 1]), al.load(owner[i]), column * COLUMNS
     p = m0 + al.arange(ROWS)
     if token is not None:

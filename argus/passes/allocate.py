@@ -3,9 +3,10 @@
     shared sa[128x64 bf16], sb[...]         ->  sa at byte 0, sb at byte 16384
 
 Tiles follow one another, aligned to 128 bytes (1024 if swizzled). Tiles that the author placed keep their place. If the
-tiles do not fit, or if fewer blocks would share a compute unit of gfx942, a tile may take the bytes of tiles that are
-no longer used, after a barrier. A tile that bulk copies fill gives up its bytes only if it is filled once, because the
-role that reads it has then waited for the copy. mbarriers follow all tiles.
+tiles do not fit, or if few warps would share a multiprocessor, a tile may take the bytes of tiles that are no longer
+used, after a barrier. Roles share a multiprocessor with no other block, so their tiles have to fit only. A tile that
+bulk copies fill gives up its bytes only if it is filled once, because the role that reads it has then waited for the
+copy. mbarriers follow all tiles.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ from argus.diagnostic import Note
 from argus.ir.access import relations
 from argus.ir.cluster import peers_of
 from argus.ir.instruction import BULK_LOADS, Order
-from argus.ir.machine import MI300X
 from argus.ir.nodes import Barrier, BulkCopy, Kernel, Mbarrier, Roles, Shared, Stmt
 from argus.ir.visit import walk
 from argus.layout.swizzle import SwizzledLayout
@@ -26,7 +26,11 @@ from argus.passes.report import LoweringError, problem
 
 _ALIGNMENT = 128
 _SWIZZLED = 1024
-_WAVES = 8  # waves of a compute unit of gfx942: two for each SIMD, for which the compiler has the registers
+_WARPS = {"amd": 8, "nvidia": 16}
+"""Warps that hide one another's waits on a multiprocessor, and for which the compiler has the registers: two for each
+SIMD of gfx942, four for each scheduler."""
+_RESERVED = {"amd": 0, "nvidia": 1024}
+"""Bytes of shared memory that each block takes beside its own (CUDA C++ guide, compute capability 8.0 and later)."""
 
 Life = tuple[int, int]
 """First and last statement of the kernel's body in which a tile occurs. A loop counts as one statement."""
@@ -79,13 +83,18 @@ def _allocated(kernel: Kernel) -> tuple[Kernel | None, int]:
 
 
 def _crowded(kernel: Kernel, end: int) -> bool:
-    """Return True if shared memory limits the number of blocks on a compute unit that could run more waves (gfx942)."""
-    return target_of(kernel).vendor == "amd" and _blocks(kernel, end) < _WAVES // kernel.num_warps
+    """Return True if shared memory limits the number of blocks on a multiprocessor that could run more warps."""
+    vendor = target_of(kernel).vendor
+    if vendor not in _WARPS or (vendor == "nvidia" and any(isinstance(s, Roles) for s in kernel.body)):
+        return False
+    return _blocks(kernel, end) < _WARPS[vendor] // kernel.num_warps
 
 
 def _blocks(kernel: Kernel, end: int) -> int:
-    """Count the blocks with `end` bytes each that share a compute unit."""
-    return min(_WAVES // kernel.num_warps, MI300X.shared_bytes // max(end, 1))
+    """Count the blocks with `end` bytes each that share a multiprocessor."""
+    target = target_of(kernel)
+    room = target.machine.shared_bytes // max(end + _RESERVED.get(target.vendor, 0), 1)
+    return min(_WARPS.get(target.vendor, room) // kernel.num_warps, room)
 
 
 def _mbarriers(kernel: Kernel, end: int) -> tuple[tuple[Mbarrier, ...], int]:

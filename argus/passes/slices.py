@@ -1,4 +1,4 @@
-"""Load the operands of matrix products into registers, one instruction step of K at a time.
+"""Load the operands of matrix products into registers, one instruction step of K at a time, or a few of many steps.
 
     mma acc += sa[c0, c2] * sb[c1, c2]      ->  copy a[c0, c1] = sa[c0, 0 + c1];  copy b[c0, c1] = sb[c0, 0 + c1]
        (shape 128x128x32)                       mma acc += a[c0, c2] * b[c1, c2]        (shape 128x128x16)
@@ -23,6 +23,7 @@ from argus.passes.fresh import Fresh
 from argus.passes.infer import tiled
 
 _K = 2  # the coordinate of a product that its operands share
+_MOST = 8  # pieces of a product: proofs look at each
 
 
 def slice_products(kernel: Kernel) -> Kernel:
@@ -60,7 +61,8 @@ def _expand(kernel: Kernel, fresh: Fresh, stmt: Mma) -> tuple[Stmt, ...]:
     assert stmt.instr is not None and stmt.warps is not None
     row = MMA[stmt.instr]
     m, n, k = stmt.shape
-    step = row.shape[_K]
+    steps = k // row.shape[_K]
+    step = row.shape[_K] * next(n for n in range(1, steps + 1) if steps % n == 0 and steps // n <= _MOST)
     part = tiled_mma(row, (m, n, step), stmt.warps)
     dtypes = [kernel.object(access.obj).dtype for access in (stmt.a, stmt.b)]
     a = fresh.fragment(f"{stmt.a.obj}_a", dtypes[0], (m, step), part.a)

@@ -12,7 +12,7 @@ from argus.compile import prove  # noqa: E402
 from argus.diagnostic import LaunchError, Verdict  # noqa: E402
 from argus.frontend import Options  # noqa: E402
 from argus.kernels import attention_decode, attention_decode_latent  # noqa: E402
-from argus.kernels.attention_decode import _parts  # noqa: E402
+from argus.kernels.attention_decode import _span  # noqa: E402
 from argus.source import SourceFile  # noqa: E402
 from tests.kernels.common import assert_proved, random, source_of  # noqa: E402
 
@@ -86,12 +86,29 @@ def test_caches_of_8_bits(device: str, dtype: str, size: int, page: int) -> None
 
 
 @pytest.mark.slow
-def test_results_do_not_depend_on_the_batch(device: str) -> None:
+@pytest.mark.parametrize("dtype", ["bfloat16", "int8"])
+def test_results_do_not_depend_on_the_batch(device: str, dtype: str) -> None:
     q, keys, values, table, lens = cache((4, 2, 1, 64, 16, 66), [1030, 7, 300], "bfloat16", device)
-    together = attention_decode(q, keys, values, table, lens, batch_invariant=True)
+    one = torch.full((1,), 0.1, device=device)
+    more: dict[str, Any] = {"batch_invariant": True}
+    if dtype == "int8":
+        keys, values = ((x * 20).nan_to_num(9.0).to(torch.int8) for x in (keys, values))
+        more |= {"key_scale": one, "value_scale": one}
+    together = attention_decode(q, keys, values, table, lens, **more)
     for b, most in ((0, 66), (1, 1), (2, 20)):
-        one = slice(b, b + 1)
-        alone = attention_decode(q[one], keys, values, table[one, :most], lens[one], batch_invariant=True)
+        own = slice(b, b + 1)
+        alone = attention_decode(q[own], keys, values, table[own, :most], lens[own], **more)
+        assert torch.equal(alone[0], together[b])
+
+
+@pytest.mark.slow
+def test_latent_results_do_not_depend_on_the_batch(device: str) -> None:
+    q, keys, _, table, lens = cache((4, 1, 1, 576, 16, 66), [1030, 7], "bfloat16", device)
+    more = {"scale": 0.07, "batch_invariant": True}
+    together = attention_decode_latent(q, keys[:, :, 0], table, lens, **more)
+    for b, most in ((0, 66), (1, 1)):
+        own = slice(b, b + 1)
+        alone = attention_decode_latent(q[own], keys[:, :, 0], table[own, :most], lens[own], **more)
         assert torch.equal(alone[0], together[b])
 
 
@@ -104,6 +121,32 @@ def test_latent_heads(device: str, heads: int, queries: int, page: int) -> None:
     eps = torch.finfo(found.dtype).eps
     torch.testing.assert_close(found.double().cpu(), wanted, rtol=2 * eps, atol=eps)
     torch.testing.assert_close(levels.double().cpu(), exactly, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_lengths_beyond_the_table(device: str) -> None:
+    """A length past the table counts as the whole table, a negative one as none; nothing past a length is read."""
+    q, keys, values, table, lens = cache((4, 2, 1, 64, 16, 3), [48, 48, 0, 20], "bfloat16", device)
+    beyond = torch.tensor([48 + 7, 2**31 - 1, -(2**31), 20], dtype=torch.int32, device=device)
+    found = attention_decode(q, keys, values, table, beyond)
+    assert torch.equal(found, attention_decode(q, keys, values, table, lens)) and not found[2].any()
+
+
+@pytest.mark.slow
+def test_scales_of_zero_and_infinity(device: str) -> None:
+    """A scale of values that is 0 makes zeros, one of keys makes a mean; an infinite one spoils its head alone."""
+    q, keys, values, table, lens = cache((4, 2, 1, 64, 16, 3), [33, 16], "bfloat16", device)
+    keys, values = ((x * 40).nan_to_num(99.0).to(torch.int8) for x in (keys, values))
+    one, zero, wide = (torch.full((2,), x, device=device) for x in (1.0, 0.0, 1.0))
+    wide[1] = float("inf")
+    call = {"key_scale": one, "value_scale": one}
+    assert not attention_decode(q, keys, values, table, lens, **call | {"value_scale": zero}).any()
+    mean, _ = exact(q * 0, keys, values, table, lens, 1.0)
+    found = attention_decode(q, keys, values, table, lens, **call | {"key_scale": zero})
+    torch.testing.assert_close(found.double().cpu(), mean, rtol=0.01, atol=0.01)
+    found = attention_decode(q, keys, values, table, lens, **call | {"value_scale": wide})
+    plain = attention_decode(q, keys, values, table, lens, **call)
+    assert torch.equal(found[:, :2], plain[:, :2]) and not found[:, 2:].isfinite().any()
 
 
 def test_nothing_to_attend_to(device: str) -> None:
@@ -148,16 +191,18 @@ def test_wrong_scales_are_refused() -> None:
     keys, values = keys.to(torch.int8), values.to(torch.int8)
     with pytest.raises(LaunchError, match="0 scales for a cache of int8"):
         attention_decode(q, keys, values, table, lens)
-    with pytest.raises(LaunchError, match="which is not proved"):
-        attention_decode(q, keys, values, table, lens, **one, batch_invariant=True)
 
 
-def test_parts_are_all_keys() -> None:
-    for heads in (1, 8, 1024):
-        for page in (16, 48, 128):
-            for pages in (1, 7, 300, 5000):
-                span, parts = _parts(heads, pages, page, 4 if page % 32 == 0 else 2)
-                assert span * parts >= pages and (parts == 1 or span * page >= 256)
+@pytest.mark.parametrize("least", [2, 4, 16])
+@pytest.mark.parametrize("heads", [1, 64, 512])
+def test_parts_share_multiprocessors(heads: int, least: int) -> None:
+    """Parts have pages enough; where there are enough of these, programs that run together leave few idle."""
+    for pages in (1, 7, 300, 5000):
+        span = _span(pages, least, heads, 396)
+        blocks = heads * -(-pages // span)
+        assert span >= least
+        if pages * heads > 16 * 396 * least:
+            assert blocks / (-(-blocks // 396) * 396) > 0.9
 
 
 @pytest.mark.slow
@@ -179,7 +224,8 @@ def test_proved(target: str, constants: dict[str, Any]) -> None:
     ("target", "constants"),
     [
         ("sm_90a", {"PAGE": 64, "QUERIES": 2}),
-        ("sm_80", {"PAGE": 16, "STORED": "int8", "D": 64, "num_warps": 2}),
+        ("sm_90a", {"PAGE": 64, "BLOCK": 32, "INVARIANT": True}),
+        ("sm_80", {"PAGE": 16, "BLOCK": 16, "STORED": "int8", "D": 64, "num_warps": 2}),
     ],
 )
 def test_caches_of_8_bits_are_proved(target: str, constants: dict[str, Any]) -> None:
@@ -191,6 +237,7 @@ def test_caches_of_8_bits_are_proved(target: str, constants: dict[str, Any]) -> 
     ("target", "constants"),
     [
         ("sm_90a", {"PAGE": 64, "BLOCK": 64}),
+        ("sm_90a", {"PAGE": 64, "BLOCK": 32, "INVARIANT": True}),
         ("sm_90a", {"PAGE": 64, "BLOCK": 32, "ROWS": 64, "num_warps": 8}),
         ("sm_80", {"PAGE": 48, "BLOCK": 16, "QUERIES": 2, "ROWS": 32, "num_warps": 4}),
     ],

@@ -280,7 +280,7 @@ OPERATORS: dict[str, Make] = {
         4,
     ),
     "attention_decode": lambda: (*CASES["attention_decode"][1](), None, None, None, True),
-    "attention_decode_latent": lambda: (*CASES["attention_decode_latent"][1](), 0.1),
+    "attention_decode_latent": lambda: (*CASES["attention_decode_latent"][1](), 0.1, False),
     "attention_varlen": lambda: (*(random(9, 2, 64, dtype="float16"),) * 3, OFFSETS, OFFSETS, None, True),
     "attention_varlen_backward": lambda: (
         *(random(9, 2, 64, dtype="float16"),) * 4,

@@ -81,6 +81,22 @@ SUMS = """def k(a: al.Tensor[al.float32, "M K"], c: al.Tensor[al.float32, "M"], 
     al.store(c[m], al.sum(first, axis=0) + al.sum(second, axis=0))
 """
 
+RAGGED = """def k(x: al.Tensor[al.float32, "M N"], first: al.Tensor[al.int32, "H"], lens: al.Tensor[al.int32, "M"],
+      y: al.Tensor[al.float32, "H M"], BLOCK: al.constexpr = 32):
+    M, N, H = x.shape[0], x.shape[1], first.shape[0]
+    al.requires(N < 2**20)
+    al.requires(al.in_range(first, 0, N))
+    al.requires(al.in_range(lens, 0, N + 1))
+    al.invariant(y, M)
+    h, m = al.grid(H, M)
+    start, length = al.load(first[h]), al.load(lens[m])
+    total = al.zeros((BLOCK,), al.float32)
+    for n0 in range(start, al.minimum(length, start + 64), BLOCK):
+        n = n0 + al.arange(BLOCK)
+        total += al.load(x[m, n], mask=n < length)
+    al.store(y[h, m], al.sum(total, axis=0))
+"""
+
 ROWWISE = """def k(x: al.Tensor[al.float32, "M N"], y: al.Tensor[al.float32, "M N"], BLOCK: al.constexpr = 128):
     M, N = x.shape
     al.invariant(y, M)
@@ -115,6 +131,7 @@ PROVED = {
     "rows that data choose": GATHER,
     "two sums, split at a constant": SUMS,
     "tiles of columns": ROWWISE,
+    "a length of the row, and a start that no row has": RAGGED,
 }
 
 
@@ -151,6 +168,11 @@ def test_another_row_is_never_proved() -> None:
     found = report(ROWWISE.replace("+ 1.0", "+ al.load(x[0, n], mask=n < N)"))
     assert found.verdict is not Verdict.PROVED
     assert any("reads other rows of 'x'" in d.message for d in found.diagnostics)
+
+
+def test_the_length_of_another_row_is_never_proved() -> None:
+    found = report(RAGGED.replace("lens[m]", "lens[0]"))
+    assert any(d.code in ("invariance-unknown", "not-invariant") for d in found.diagnostics)
 
 
 def test_extrema_that_several_blocks_contribute_to_are_unknown() -> None:

@@ -91,6 +91,7 @@ class _Comparison:
             return  # no launch has a row at all
         self.common = self._stored_alike([cells for _, cells in stores])
         self._loaded_alike()
+        self._bounds_alike()
         for site, cells in stores:
             self._need(site, self._of_rows(cells))
         self._follow([site for site, _ in stores])
@@ -166,6 +167,16 @@ class _Comparison:
                 self.alike = self.alike.intersect(
                     isl.Set(f"{both}{{ : {identifier(name)} = {identifier(name)}{_OTHER} }}")
                 )
+
+    def _bounds_alike(self) -> None:
+        """Equate the bounds of loops and branches that their definitions make the same number in both launches."""
+        definitions = self.model.context.defined
+        known = self.alike.intersect(definitions).intersect(self._other(definitions))
+        for name, expr in self.model.translator.parameters.items():
+            if isinstance(expr, Param) and expr.name.startswith((BOUND, BOUND_OF_BLOCK)):
+                equal = isl.Set(f"[{name}, {name}{_OTHER}] -> {{ : {name} = {name}{_OTHER} }}")
+                if known.is_subset(equal):
+                    self.alike = self.alike.intersect(equal)
 
     def _projected(self, cells: Set) -> Set:
         """Project cells of the output to rows: their coordinates along the batch's axes."""
