@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from argus.diagnostic import Diagnostic
 from argus.ir.cluster import unite
 from argus.ir.expr import Const, Param
 from argus.ir.nodes import Kernel, Scalar, Tensor
@@ -70,8 +71,9 @@ def replay(
 
     `sizes`: the value of every size and scalar parameter. Symbolic strides may be given too; by default they are those
     of a contiguous tensor. Tensors hold small pseudo-random values that depend only on the name, the coordinate and
-    `seed`. `floats` = (low, high, factor) describes floats: integers in [low, high) times the factor, and float scalars
-    are the factor. Integer tensors hold values within their declared `InRange`, and otherwise from -3 to 7. `tensors`
+    `seed`. `floats` = (low, high, factor) describes floats: integers in [low, high) times the factor. Float scalars are
+    half of the factor, and different from each other if the preconditions allow it. Integer tensors hold values within
+    their declared `InRange`, and otherwise from -3 to 7. `tensors`
     replaces these values, for whole tensors or at single coordinates. Elements are generated when they are accessed, so
     sizes may be large.
 
@@ -110,9 +112,19 @@ def _held(kernel: Kernel, contents: Mapping[str, Contents], params: Mapping[str,
     return result
 
 
-def _params(kernel: Kernel, sizes: Mapping[str, int | float], scalar: float) -> dict[str, Number]:
-    params: dict[str, Number] = dict.fromkeys(_floats(kernel), scalar)
-    params |= sizes
+def _params(kernel: Kernel, sizes: Mapping[str, int | float], factor: float) -> dict[str, Number]:
+    names = _floats(kernel)
+    params, problems = _bound(kernel, {name: factor * (0.5 + n / 8) for n, name in enumerate(names)} | {**sizes})
+    if problems and len(names) > 1:
+        params, problems = _bound(kernel, dict.fromkeys(names, factor / 2) | {**sizes})
+    if problems:
+        raise NotReplayable(problems[0].message)
+    return params
+
+
+def _bound(kernel: Kernel, given: Mapping[str, Number]) -> tuple[dict[str, Number], list[Diagnostic]]:
+    """Return arguments with the strides of all tensors, and the preconditions that they break."""
+    params = dict(given)
     missing = [n for n in (*kernel.sizes, *(p.name for p in kernel.params if isinstance(p, Scalar))) if n not in params]
     if missing:
         raise ValueError(f"no value for {', '.join(missing)}")
@@ -121,10 +133,7 @@ def _params(kernel: Kernel, sizes: Mapping[str, int | float], scalar: float) -> 
         shape = tuple(int(launch.scalar(e, params)) for e in t.shape)
         strides = _strides(t, shape, params)
         problems += launch.bind_shape(t, shape, strides, params)
-    problems += launch.unmet(kernel, params)
-    if problems:
-        raise NotReplayable(problems[0].message)
-    return params
+    return params, [*problems, *launch.unmet(kernel, params)]
 
 
 def _floats(kernel: Kernel) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
@@ -54,15 +55,14 @@ def search(kernel: Kernel, values: bool, tags: bool, work: Work) -> Trial:
     if kernel.grid is None:
         return Trial(None, True, values)
     runs, sizes = 0, _sizes(kernel)
-    for floats in _floats(kernel) if values else (SMALL,):
-        for vector in sizes:
-            violations = _run(kernel, vector, floats, values, tags, work)
-            runs += violations == ()
-            for violation in violations or ():
-                if violation.certain and violation.code != "vacuous-assertion":
-                    return Trial(_diagnostic(kernel, violation, vector), True, values)
-            if work.over:
-                return Trial(None, False, values, runs)
+    for vector, floats in product(sizes, _floats(kernel) if values else (SMALL,)):
+        violations = _run(kernel, vector, floats, values, tags, work)
+        runs += violations == ()
+        for violation in violations or ():
+            if violation.certain and violation.code != "vacuous-assertion":
+                return Trial(_diagnostic(kernel, violation, vector), True, values)
+        if work.over:
+            return Trial(None, False, values, runs)
     return Trial(None, True, values, runs)
 
 
