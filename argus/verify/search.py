@@ -32,37 +32,40 @@ class Trial:
     """The outcome of a search.
 
     `found`: a refutation, if any. `complete`: all sizes were tried. `values`: values were compared with the
-    specification. `runs`: the number of runs that broke no rule.
+    specification. `runs`: the number of runs that broke no rule. `tried`: the number of sizes and inputs that are done.
     """
 
     found: Diagnostic | None
     complete: bool
     values: bool
     runs: int = 0
+    tried: int = 0
 
     def settles(self, values: bool) -> bool:
         """Return True if another search, with or without `values`, would show nothing new."""
         return self.found is not None or (self.complete and self.values >= values)
 
 
-def search(kernel: Kernel, values: bool, tags: bool, work: Work) -> Trial:
+def search(kernel: Kernel, values: bool, tags: bool, work: Work, before: Trial | None = None) -> Trial:
     """Run the kernel at small sizes, within `work`, until a run breaks a rule.
 
     `values`: also compare values with the specification, with several kinds of inputs. `tags`: also carry tags.
+    `before`: an earlier search, which is continued if it looked at as much.
 
     An assertion that is vacuous at some sizes does not break a rule: it would have to be vacuous at all sizes.
     """
     if kernel.grid is None:
         return Trial(None, True, values)
-    runs, sizes = 0, _sizes(kernel)
-    for vector, floats in product(sizes, _floats(kernel) if values else (SMALL,)):
+    done, runs = (before.tried, before.runs) if before is not None and before.values == values else (0, 0)
+    trials = list(product(_sizes(kernel), _floats(kernel) if values else (SMALL,)))
+    for number, (vector, floats) in enumerate(trials[done:], done):
         violations = _run(kernel, vector, floats, values, tags, work)
         runs += violations == ()
         for violation in violations or ():
             if violation.certain and violation.code != "vacuous-assertion":
                 return Trial(_diagnostic(kernel, violation, vector), True, values)
         if work.over:
-            return Trial(None, False, values, runs)
+            return Trial(None, False, values, runs, number)
     return Trial(None, True, values, runs)
 
 

@@ -49,8 +49,11 @@ REPLAYED = 2
 SEARCHED = 2
 """The share of the limit that a search at small sizes may take at the end, as a divisor: an answer should be prompt."""
 
-FIRST = 4 * STEPS_PER_SECOND
+FIRST = 2 * STEPS_PER_SECOND
 """The steps of a question before small sizes are tried in the simulator. Then it is asked again, with more steps."""
+
+EARLY = 4 * STEPS_PER_SECOND
+"""The steps of that search. The rest is tried at the end."""
 
 _NOT_TRIED = Note("not all small sizes were tried in the simulator: the limit of work was reached; raise --limit")
 
@@ -104,7 +107,7 @@ def _verify(kernel: Kernel, limit_s: float, exact: bool) -> Report:
         tried = run.tried
         if tried is None or not tried.settles(bool(open)):
             left = Work(max(min(work.left, Work.of_seconds(limit_s / SEARCHED).left), REPLAY))
-            tried = search(kernel, bool(open), "tags-unknown" in open, left)
+            tried = search(kernel, bool(open), "tags-unknown" in open, left, tried)
         if tried.found is not None:
             found = (tried.found, *found)
         elif not tried.complete:
@@ -201,7 +204,7 @@ class _Run:
         """
         if not open:
             return []
-        started, work = time.monotonic(), Work(min(FIRST, max(self.work.left, 0)))
+        started, work = time.monotonic(), Work(min(EARLY, max(self.work.left, 0)))
         values = any(name == "tags" for name, _ in open)
         self.tried = search(self.kernel, values, values, work)
         self.timings.append(Timing("witness", "simulator", time.monotonic() - started))

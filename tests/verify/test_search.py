@@ -9,8 +9,11 @@ from argus.diagnostic import Verdict
 from argus.frontend import Options
 from argus.ir.nodes import Kernel
 from argus.ir.text import parse_kernel
+from argus.simulate import replay
 from argus.source import SourceFile
 from argus.verify import Report, verify
+from argus.verify.search import search
+from argus.work import Work
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 
@@ -112,3 +115,40 @@ def test_small_sizes_are_tried_after_the_limit_of_the_proof() -> None:
     report = verify(explicit, 0.0)
     assert report.verdict is Verdict.UNKNOWN
     assert not any("not all small sizes were tried" in note.message for d in report.diagnostics for note in d.notes)
+
+
+def test_a_search_goes_on_where_another_one_stopped() -> None:
+    """The store outside of its tensor is met at the first sizes, for which the first search has too little work."""
+    kernel = slow(1)
+    first = search(kernel, False, False, Work(2_000_000))
+    assert first.found is None and not first.complete and first.tried == 0
+    again = search(kernel, False, False, Work.of_seconds(60.0), first)
+    assert again.found is not None and again.settles(False)
+
+
+def test_a_factor_in_another_place_shows_at_the_first_sizes() -> None:
+    """Scalars of a run are not 1, and two of them differ: `(x + y) * a` is not `x * a + y`, and `a` is not `b`."""
+    text = """
+import argus
+import argus.language as al
+
+@argus.kernel
+def scaled(x: al.Tensor[al.float32, "N"], y: al.Tensor[al.float32, "N"], out: al.Tensor[al.float32, "N"],
+           a: al.float32, b: al.float32):
+    al.spec(out, lambda i: x[i] * a + y[i] * b)
+    al.grid(al.cdiv(N, 128))
+    at = al.program_id(0) * 128 + al.arange(0, 128)
+    inside = at < N
+    p, q = al.load(x[at], mask=inside, other=0.0), al.load(y[at], mask=inside, other=0.0)
+    al.store(out[at], p * a + q * b, mask=inside)
+"""
+    for formula, verdict in (
+        ("p * a + q * b", Verdict.PROVED),
+        ("p * b + q * a", Verdict.REFUTED),
+        ("(p + q) * a", Verdict.REFUTED),
+    ):
+        source = SourceFile("scaled.py", text.replace("p * a + q * b, mask", f"{formula}, mask"))
+        explicit = compile.lower(compile.elaborate(source, "scaled", Options()), "cpu")
+        assert verify(explicit, 20.0).verdict is verdict
+        found = replay(explicit, {"N": 4}, None)
+        assert [v.code for v in found] == ([] if verdict is Verdict.PROVED else ["spec-mismatch"])

@@ -78,11 +78,14 @@ class Numbers:
     def __init__(self) -> None:
         self._found: dict[int, tuple[Term, UnionSet, list[tuple[UnionSet, float]]]] = {}
         self._real: dict[int, tuple[Term, UnionSet, UnionSet]] = {}
+        self._possible: dict[int, tuple[Term, bool]] = {}
 
     def regions(self, term: Term, root: UnionSet, path: UnionMap) -> list[tuple[UnionSet, float]]:
         """Return sets of roots at which a term is a known number, and the number. `path`: {root -> instance}."""
         if isinstance(term, Constant):
             return [(root, term.value)]
+        if not self._may_be_known(term):
+            return []
         path = merged(path.intersect_domain(root))
         instances = merged(path.range())
         found = self._found.get(id(term))
@@ -91,6 +94,27 @@ class Numbers:
             found = self._found[id(term)] = (term, known, self._of(term, known))
         here = [(merged(path.intersect_range(region).domain()), value) for region, value in found[2]]
         return [(region, value) for region, value in here if not region.is_empty()]
+
+    def _may_be_known(self, term: Term) -> bool:
+        """Return False if no instance of a term is a known number, by its form alone."""
+        if id(term) not in self._possible:
+            self._possible[id(term)] = term, self._by_form(term)
+        return self._possible[id(term)][1]
+
+    def _by_form(self, term: Term) -> bool:
+        match term:
+            case Constant():
+                return True
+            case Via(term=inner) | Recurrence(term=inner) | Reduce(start=inner):
+                return self._may_be_known(inner)
+            case Cases(parts=parts):
+                return any(self._may_be_known(inner) for _, inner in parts)
+            case Choice(yes=yes, no=no):
+                return self._may_be_known(yes) or self._may_be_known(no)
+            case Apply(args=args):
+                return any(self._may_be_known(each) for each in args)
+            case _:
+                return False
 
     def _of(self, term: Term, instances: UnionSet) -> list[tuple[UnionSet, float]]:
         """Compute `regions` for a term's own instances."""
