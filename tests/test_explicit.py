@@ -78,11 +78,6 @@ ELSEWHERE = {
     },
     **{("cluster_softmax", t.name): "no-cluster" for t in TARGETS.values() if not t.clusters and t.vendor != "cpu"},
     **{
-        ("attention_backward_keys", t.name): "register-budget"
-        for t in TARGETS.values()
-        if not t.clusters and t.vendor != "amd"
-    },
-    **{
         (f"attention_backward_{part}", t.name): "shared-memory"
         for part in ("keys", "queries")
         for t in NARROW
