@@ -49,6 +49,10 @@ def main() -> int:
                 from benchmarks import amd
 
                 results = amd.run(arguments.aiter, arguments.triton, arguments.loop or ())
+            case "amd-built":
+                from benchmarks import amd_built
+
+                results = amd_built.run()
             case "conflicts":
                 from benchmarks import conflicts
 
@@ -193,6 +197,7 @@ def _parser() -> argparse.ArgumentParser:
     hot.add_argument("--aiter", type=Path, metavar="DIR", help="ROCm/aiter's folder hsa/gfx942: its code objects too")
     hot.add_argument("--triton", metavar="PYTHON", help="an interpreter that has Triton 3.6: its code objects too")
     hot.add_argument("--loop", action="append", metavar="NAME", help="of ours, this one only; can be repeated")
+    built = commands.add_parser("amd-built", help="everything that ships, proved and built for gfx942")
     verify = commands.add_parser("verify", help="verification time by property and engine")
     verify.add_argument("--target", default="sm_90a")
     verify.add_argument(
@@ -293,6 +298,7 @@ def _parser() -> argparse.ArgumentParser:
         stitching,
         bench,
         whole,
+        built,
     ):
         command.add_argument("--json", type=Path, metavar="FILE", help="write the rows and the machine there too")
     return parser

@@ -183,7 +183,7 @@ def _measure(side: str, name: str, code: bytes, shared_bytes: int = 0) -> Measur
     """Count the costs of a code object's hot loop and the resources that its kernel holds."""
     found = instructions(toolchain.disassemble(code))
     loop = hot_loop(found)
-    counts, held = count(loop), _notes(code)
+    counts, held = count(loop), notes(code)
     shared_bytes = max(shared_bytes, held.get("group_segment_fixed_size", 0))
     waves = held.get("max_flat_workgroup_size", 256) // 64
     model = timed(loop, waves, held.get("vgpr_count", 256), shared_bytes, turns(found))
@@ -261,7 +261,7 @@ def _as_global(i: Instruction) -> str:
     return f"global_{kind} {', '.join((*filter(None, operands), base))}"
 
 
-def _notes(code: bytes) -> dict[str, int]:
+def notes(code: bytes) -> dict[str, int]:
     """Return the figures in a code object's notes: registers of both files, LDS, and private memory of a lane."""
     tool = find_tool([*(f"llvm-readelf-{n}" for n in _RELEASES), "llvm-readelf"], directories=llvm_directories())
     if tool is None:

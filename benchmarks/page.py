@@ -116,6 +116,15 @@ TABLES: dict[str, Columns] = {
         "registers": _column("registers"),
         "spilled bytes": _column("spilled bytes"),
     },
+    "amd_built": {
+        "kernel": _column("kernel"),
+        "verdict": _column("verdict"),
+        "proof, CPU s": _column("proof s", 1),
+        "registers": _column("registers"),
+        "LDS bytes": _column("LDS bytes"),
+        "spilled bytes": _column("spilled bytes"),
+        "scalars in lanes": _column("scalars in lanes"),
+    },
     "mutants_by_class": {"class of edits": _column("what"), "mutants": _column("mutants"), **_OUTCOMES},
 }
 TABLES |= {f"{area}_drawn": TABLES[area] for area in ("gemm", "attention", "memory")}
@@ -134,7 +143,7 @@ TABLES |= {
 TABLES["shown"] = {name: _column(name) for name in ("kernel", "beside", "speed")}
 
 
-_ANYWHERE = ("mutants", "amd")
+_ANYWHERE = ("mutants", "amd", "amd_built")
 """Results that are the same on all machines."""
 
 

@@ -14,6 +14,7 @@ from argus.kernels.attention_decode import MOST_QUERIES, MOST_ROWS, check_index,
 from argus.kernels.attention_operands import scale_of
 from argus.kernels.attention_scores import LOG2E, NEVER
 from argus.kernels.rows import dtype_of, same_rank, same_shape
+from argus.runtime.device import target_of
 from argus.runtime.function import Function, Operator
 from argus.runtime.work import Work
 
@@ -82,13 +83,15 @@ def _work(tensors: Tensors, numbers: tuple[Number, ...], invariant: bool) -> Wor
     if not (q.numel() and table.numel() and cache.numel()):
         return Work((), (made[0].zero_(), made[1].fill_(NEVER)))
     B, H, M, _ = q.shape
-    blocks = next(n for n in range(1, H + 1) if H % n == 0 and H // n * M <= MOST_ROWS)
+    waves = target_of(str(q.device)) == "gfx942"
+    most = _FEW_ROWS if waves else MOST_ROWS  # beside more rows, LDS has no room for keys
+    blocks = next(n for n in range(1, H + 1) if H % n == 0 and H // n * M <= most)
     rows = q.contiguous().view(B, blocks, -1, ROW)
     read = cache if cache.stride(2) == 1 else cache.contiguous()
     pages = read[:, :, None].expand(-1, -1, blocks, -1)
     many = rows.shape[2] > _FEW_ROWS
     block = next(n for n in (64, 32, 16) if n <= _MOST_KEYS[many] and cache.shape[1] % n == 0)
-    products = -(-rows.shape[2] // 16) * (block // 8)  # of a step's scores
+    products = -(-rows.shape[2] // 16) * (block // (16 if waves else 8))  # of a step's scores
     warps = min(8 if many else 4, 1 << products.bit_length() - 1)
     constants: dict[str, object] = {"DTYPE": dtype, "QUERIES": M, "BLOCK": block, "num_warps": warps}
     constants["INVARIANT"] = invariant

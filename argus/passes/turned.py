@@ -39,21 +39,27 @@ def turned_axis(kernel: Kernel, stage: Stage) -> int | None:
 
 
 def _fits(kernel: Kernel, stage: Stage, k: int) -> bool:
-    run, width = _sizes(kernel, stage)
-    return width > 0 and stage.shape[k] % run == 0 and stage.shape[1 - k] % width == 0
+    run, width = _sizes(kernel, stage, k)
+    return width > 0 and stage.shape[k] % run == 0
 
 
-def _sizes(kernel: Kernel, stage: Stage) -> tuple[int, int]:
-    """Return the number of consecutive k, and of elements along the other dimension, that a thread moves at a time."""
+def _sizes(kernel: Kernel, stage: Stage, k: int) -> tuple[int, int]:
+    """Return the number of consecutive k, and of elements along the other dimension, that a thread moves at a time.
+
+    The latter is 0 if no number of them, moved by all threads side by side, divides the tile.
+    """
     itemsize = kernel.object(stage.dst).dtype.bytes
     run = _RUN // itemsize
     each, rest = divmod(prod(stage.shape), run * kernel.num_threads)
-    return run, 0 if rest else min(each, _VECTOR // itemsize)
+    beside = max(1, min(stage.shape[k] // run, kernel.num_threads))
+    widths = (_VECTOR // itemsize >> shift for shift in range(_VECTOR.bit_length()))
+    fitting = (w for w in widths if 0 < w <= each and stage.shape[1 - k] % (w * (kernel.num_threads // beside)) == 0)
+    return run, 0 if rest else next(fitting, 0)
 
 
 def turned_layouts(kernel: Kernel, stage: Stage, k: int) -> tuple[FragmentLayout, FragmentLayout]:
     """Return the layouts of the registers for the load and for the store."""
-    run, width = _sizes(kernel, stage)
+    run, width = _sizes(kernel, stage, k)
     n, high = 1 - k, stage.shape[k] // run
     threads = kernel.num_threads
     beside = min(high, threads)

@@ -57,6 +57,13 @@ def attention(size: int) -> None:
     kernels.attention(*(torch.zeros(1, 2, 96, size, dtype=torch.bfloat16) for _ in range(3)))
 
 
+def latent(queries: int) -> None:
+    cache = torch.zeros(4, 64, 576, dtype=torch.bfloat16)
+    table, lens = torch.zeros(2, 2, dtype=torch.int32), torch.full((2,), 70, dtype=torch.int32)
+    q = torch.zeros(2, 16, queries, 576, dtype=torch.bfloat16)
+    kernels.attention_decode_latent(q, cache, table, lens, scale=0.1)
+
+
 CALLS: dict[str, Callable[[], Any]] = {
     "softmax 16384 float32": lambda: kernels.softmax(rows(16384, torch.float32)),
     "softmax 24576": lambda: kernels.softmax(rows(24576)),
@@ -67,6 +74,8 @@ CALLS: dict[str, Callable[[], Any]] = {
     "add_layernorm 12289": lambda: add_layernorm(12289),
     "attention 64": lambda: attention(64),
     "attention 128": lambda: attention(128),
+    "latent heads": lambda: latent(1),
+    "latent heads, more queries": lambda: latent(3),
     "matmul": lambda: kernels.matmul(rows(64), rows(64).T),
 }
 
