@@ -195,9 +195,10 @@ def _by_phases(
     A phase is a remainder `a` of a place of the result by the stride. Place p * stride + a adds up the products of
     x[p + e] and tap r, where a + padding == e * stride + r * dilation. All phases have the same number of taps `e`;
     what one lacks are zeros. Phases begin so many places before the result that these taps are few. Filters of groups
-    are zero for the channels of other groups. `shared`: where stride and dilation have a common factor, phases that no
-    tap meets are left out, and put in as zeros later. None if most products would be with zeros."""
-    if groups > _MOST_ZEROS:
+    are zero for the channels of other groups, if there are enough channels for boxes. `shared`: where stride and
+    dilation have a common factor, phases that no tap meets are left out, and put in as zeros later. None if most
+    products would be with zeros."""
+    if groups > 1 and (groups > _MOST_ZEROS or not _boxes(x, x.shape[1])):
         return None
     filters, dims = (weight if groups == 1 else _for_all_channels(weight, groups)).transpose(0, 1), x.dim() - 2
     ones, borders, turns = [1] * dims, [], []
