@@ -15,6 +15,7 @@ from argus.diagnostic import LaunchError
 from argus.kernels import grouped_router as grouped
 from argus.kernels.rows import columns, dtype_of, matrix, same_shape
 from argus.kernels.topk import HALVES, MOST_COLUMNS, MOST_TAKEN, router_rows, tile_of
+from argus.runtime.device import target_of
 from argus.runtime.function import Function, Operator
 from argus.runtime.work import Call, Work
 from argus.torch.gradient import attach
@@ -96,7 +97,8 @@ def routed(logits: torch.Tensor, bias: torch.Tensor | None, numbers: tuple[Numbe
     if bias is not None or choice.groups > 1 or dtype.name not in HALVES:
         return Work(_in_steps(rows, bias, weights, experts, numbers, choice, dtype), results)
     constants = {"DTYPE": dtype, "SIGMOID": choice.sigmoid, "SHARED": choice.renormalize}
-    call = Call(router_rows, (rows, weights, experts, *numbers), constants | tile_of(rows.shape[1], choice.k))
+    tile = tile_of(target_of(str(rows.device)), rows.shape[1], choice.k)
+    call = Call(router_rows, (rows, weights, experts, *numbers), constants | tile)
     return Work((call,), results)
 
 
@@ -109,7 +111,8 @@ def _in_steps(
 
     (tokens, count), size = x.shape, x.shape[1] // choice.groups
     scores, chosen = (x.new_empty(x.shape, dtype=torch.float32) for _ in range(2))
-    tile = {name: n for name, n in tile_of(count, choice.k).items() if name in ("ROWS", "BLOCK", "num_warps")}
+    block = 1 << max(3, (count - 1).bit_length())
+    tile = {"ROWS": max(1, _ELEMENTS // block), "BLOCK": block, "num_warps": 4}
     scored = {"DTYPE": dtype, "SIGMOID": choice.sigmoid, **tile}
     calls = [Call(grouped.router_scores, (x, bias, scores, chosen), scored)]
     best = None

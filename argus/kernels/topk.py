@@ -15,6 +15,7 @@ from argus.backend.launch.evaluate import Number
 from argus.diagnostic import LaunchError
 from argus.ir.types import DType
 from argus.kernels.rows import columns, dtype_of, matrix
+from argus.runtime.device import target_of
 from argus.runtime.function import Function, Operator
 from argus.runtime.work import Call, Work
 
@@ -29,7 +30,8 @@ MOST_TAKEN = 16
 HALVES = ("bfloat16", "float16")
 """Dtypes whose elements have zeros in the last 13 bits when converted to float32. The column is stored in these
 bits."""
-_EACH = 16  # elements in a thread
+_EACH = 32  # elements in a thread, vectors of _WIDE
+_WIDE = 8
 _THREADS = 128
 
 
@@ -60,6 +62,12 @@ def key_at(x, t, r, K, SPAN):
     return result
 
 
+@argus.func
+def held(TEXT):
+    """Return a layout of registers, or None to leave it open."""
+    return None if TEXT is None else al.fragment_layout(TEXT)
+
+
 @argus.kernel
 def topk_rows(
     x: al.Tensor[DTYPE, "T E"],
@@ -71,6 +79,8 @@ def topk_rows(
     ROWS: al.constexpr = 16,
     BLOCK: al.constexpr = 128,
     SPAN: al.constexpr = 128,
+    LANES: al.constexpr = None,
+    FOUND: al.constexpr = None,
 ):
     """`values[t, :]`, the K greatest of `x[t, :]` in descending order, and their columns; ROWS rows a block."""
     T, E = x.shape
@@ -79,10 +89,10 @@ def topk_rows(
     al.spec(places, lambda t, r: SPAN - 1 - (key_at(x, t, r, K, SPAN) & (SPAN - 1)))
     rows = al.grid(al.cdiv(T, ROWS)) * ROWS + al.arange(ROWS)[:, None]
     cols = al.arange(BLOCK)
-    loaded = al.load(x[rows, cols], mask=(rows < T) & (cols < E))
+    loaded = al.load(x[rows, cols], mask=(rows < T) & (cols < E), layout=held(LANES))
     keys = al.where(cols < E, key(loaded.to(al.float32), cols, SPAN), LOWEST)
     last = al.full((ROWS, 1), HIGHEST, al.int32)
-    found = al.zeros((ROWS, K), al.int32)
+    found = al.zeros((ROWS, K), al.int32, layout=held(FOUND))
     for i in al.static_range(K):
         last = al.max(al.where(keys < last, keys, LOWEST), axis=1, keep_dims=True)
         found = al.where(al.arange(K) == i, last, found)
@@ -124,6 +134,8 @@ def router_rows(
     ROWS: al.constexpr = 16,
     BLOCK: al.constexpr = 128,
     SPAN: al.constexpr = 128,
+    LANES: al.constexpr = None,
+    FOUND: al.constexpr = None,
 ):
     """The K greatest logits of every row, `experts`, and their `weights`: softmax or sigmoid, times `scale`.
 
@@ -157,11 +169,11 @@ def router_rows(
     rows = al.grid(al.cdiv(T, ROWS)) * ROWS + al.arange(ROWS)[:, None]
     cols = al.arange(BLOCK)
     live = (rows < T) & (cols < E)
-    logits = al.load(x[rows, cols], mask=live, other=-float("inf")).to(al.float32)
+    logits = al.load(x[rows, cols], mask=live, other=-float("inf"), layout=held(LANES)).to(al.float32)
     top = al.max(logits, axis=1, keep_dims=True)
     keys = al.where(cols < E, key(logits, cols, SPAN), LOWEST)
     last = al.full((ROWS, 1), HIGHEST, al.int32)
-    found = al.zeros((ROWS, K), al.int32)
+    found = al.zeros((ROWS, K), al.int32, layout=held(FOUND))
     total = al.zeros((ROWS, 1), al.float32)
     for i in al.static_range(K):
         last = al.max(al.where(keys < last, keys, LOWEST), axis=1, keep_dims=True)
@@ -197,7 +209,7 @@ def _work(tensors: tuple[torch.Tensor, ...], _numbers: tuple[Number, ...], k: in
     import torch
 
     (x,) = tensors
-    constants = {"DTYPE": checked(x, k), **tile_of(columns(x), k)}
+    constants = {"DTYPE": checked(x, k), **tile_of(target_of(str(x.device)), columns(x), k)}
     rows, shape = matrix(x), (*x.shape[:-1], k)
     values = rows.new_empty(len(rows), k)
     places = rows.new_empty(len(rows), k, dtype=torch.int64)
@@ -205,12 +217,29 @@ def _work(tensors: tuple[torch.Tensor, ...], _numbers: tuple[Number, ...], k: in
 
 
 @lru_cache(maxsize=4096)
-def tile_of(columns: int, k: int) -> dict[str, int]:
-    """Return the constants for rows with this many columns: as few lanes as hold a row, with _EACH elements a thread.
-    """
+def tile_of(target: str, columns: int, k: int) -> dict[str, object]:
+    """Return the constants for rows with this many columns: few lanes hold a row, with _EACH elements a thread, and the
+    same lanes what is found in it."""
     block = 1 << max(3, (columns - 1).bit_length())
-    rows = max(1, _THREADS * _EACH // block)
-    return {"K": k, "ROWS": rows, "BLOCK": block, "SPAN": block, "num_warps": _THREADS // 32}
+    lanes = max(1, block // _EACH)
+    rows = _THREADS // lanes
+    tile: dict[str, object] = {"K": k, "ROWS": rows, "BLOCK": block, "SPAN": block, "num_warps": _THREADS // 32}
+    if target == "gfx942":
+        return tile
+    holding = next(n for n in (16, 8, 4, 2, 1) if n <= lanes and k % n == 0)
+    vectors = _digits((_WIDE, "@1"), (block // lanes // _WIDE, f"@1*{_WIDE * lanes}"))
+    of_row = _digits((lanes, f"@1*{_WIDE}"), (rows, "@0"))
+    of_found = _digits((holding, f"@1*{k // holding}"), (lanes // holding, "@_"), (rows, "@0"))
+    return {
+        **tile,
+        "LANES": f"[{rows}x{block} | t{of_row} | v{vectors}]",
+        "FOUND": f"[{rows}x{k} | t{of_found} | v{_digits((k // holding, '@1'))}]",
+    }
+
+
+def _digits(*digits: tuple[int, str]) -> str:
+    """Return the digits of a layout in its notation, without those of one element."""
+    return "".join(f" {extent}{place}" for extent, place in digits if extent > 1)
 
 
 def checked(x: torch.Tensor, k: int) -> DType:

@@ -10,6 +10,7 @@ from argus.compile import prove  # noqa: E402
 from argus.diagnostic import LaunchError, Verdict  # noqa: E402
 from argus.frontend import Options  # noqa: E402
 from argus.kernels import topk  # noqa: E402
+from argus.kernels.topk import tile_of  # noqa: E402
 from argus.source import SourceFile  # noqa: E402
 from tests.kernels.common import TARGETS, assert_proved, random, source_of  # noqa: E402
 
@@ -50,6 +51,12 @@ def test_wrong_arguments_are_refused() -> None:
         topk(torch.zeros(3, 4, dtype=torch.bfloat16), 5)
     with pytest.raises(LaunchError, match="`x` is a tensor of float32"):
         topk(torch.zeros(3, 4), 2)
+
+
+@pytest.mark.parametrize(("columns", "k"), [(128, 8), (256, 6), (20, 1)])
+def test_proved_in_few_lanes(columns: int, k: int) -> None:
+    for kernel in ("topk_rows", "router_rows"):
+        assert_proved("topk", kernel, "sm_90a", **tile_of("sm_90a", columns, k))
 
 
 @pytest.mark.parametrize("target", TARGETS)
