@@ -25,6 +25,7 @@ _FUNCTIONS: dict[str, Callable[..., Number]] = {
     "floordiv": operator.floordiv,
     "mod": operator.mod,
     "neg": operator.neg,
+    "without_nan": operator.pos,
     "minimum": min,
     "maximum": max,
     "and": operator.and_,
