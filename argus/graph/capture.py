@@ -136,7 +136,8 @@ def is_constant(node: Node) -> bool:
     if found is None or found.kind != POINTWISE or found.left or inputs(node):
         return False
     made = results(node)[0]
-    known = not any(map(_is_computed, given(node)[1:]))
+    numbers = (n for a in given(node) for n in (a if isinstance(a, (list, tuple)) else (a,)))
+    known = not any(map(_is_computed, numbers))
     return known and made is not None and made.dtype in FLOATS | {"bool"}
 
 

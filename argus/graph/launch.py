@@ -54,6 +54,7 @@ class Kernel(torch.nn.Module):
         self.writes = tuple(View.of(p) for p in layout.writes)
         self.symbolic = any(v.meta.symbolic for v in (*self.reads, *self.writes))
         self.fallback, self.told = fallback, told
+        self.further = _further(fallback, len(self.reads))
         self.expected = tuple((v.meta.shape, v.meta.strides) for v in self.reads)
         self.run: Callable[[tuple[Any, ...]], None] | None = None
         self.rooms: tuple[Callable[[], torch.Tensor], ...] = ()
@@ -79,7 +80,8 @@ class Kernel(torch.nn.Module):
             self.keep(passed, written)
         except (ArgusError, _Elsewhere) as error:
             self.told(str(error).splitlines()[0])
-            return tuple(self.fallback(*tensors))
+            further = values(self.further, bound(self.reads, tensors)) if self.further else ()
+            return tuple(self.fallback(*tensors, *further))
         return results
 
     __call__ = forward  # Calls bypass a module's hooks, because they are frequent.
@@ -120,6 +122,13 @@ class Kernel(torch.nn.Module):
     def seen(view: View, x: torch.Tensor, sizes: Sizes) -> torch.Tensor:
         shape, strides = values(view.sizes, sizes), values(view.strides, sizes)
         return x if x.shape == shape and x.stride() == strides else x.as_strided(shape, strides)
+
+
+def _further(fallback: Any, tensors: int) -> tuple[Extent, ...]:
+    """Return the sizes that a fallback takes after its tensors, where views have sizes that are known when they run."""
+    graph = getattr(fallback, "graph", None)
+    given = [n.meta["val"] for n in graph.nodes if n.op == "placeholder"] if graph is not None else []
+    return tuple(size if isinstance(size, int) else size.node.expr for size in given[tensors:])
 
 
 class _Elsewhere(Exception):

@@ -14,6 +14,7 @@ from torch import nn  # noqa: E402
 from torch._subclasses.fake_tensor import unset_fake_temporarily  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
+from argus.diagnostic import LaunchError  # noqa: E402
 from argus.graph import capture, compile_report  # noqa: E402
 from argus.graph.backend import Backend  # noqa: E402
 from argus.graph.capture import Meta  # noqa: E402
@@ -76,6 +77,17 @@ def test_numbers_fill_tensors_of_sizes_that_are_known_when_they_run() -> None:
         x = torch.randn(size, size)
         torch.testing.assert_close(call(x), model(x))
     assert taken(backend.report(call))
+
+
+def test_refused_launches_of_views_with_sizes_that_are_known_when_they_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise LaunchError.of("shape-mismatch", "refused by a test", "none")
+
+    monkeypatch.setattr("argus.graph.launch.Kernel.seen", refuse)
+    call, _ = compiled(lambda x: x.view(x.shape[0] * x.shape[1], -1).relu() + x.shape[0], dynamic=True)
+    for size in (5, 9):
+        x = torch.randn(size, 4, 3)
+        torch.testing.assert_close(call(x), x.view(size * 4, -1).relu() + size)
 
 
 def test_a_model_that_writes_its_inputs_writes_them() -> None:
