@@ -15,8 +15,9 @@ from typing import Any, TypeVar
 import pytest
 
 from argus.environment import find_tool, variable
-from tests.long import LONG, SLOW, left_out
+from tests.long import LONG, left_out
 from tests.results import device, granted
+from tests.slow import SLOW
 
 __all__ = ["device", "granted"]
 
