@@ -28,7 +28,7 @@ _INVARIANT_KEYS = 1024  # of a part, whatever else there is
 _STEP_KEYS = 64  # of a step of 8 bits
 _WARPS = 16  # of all programs on a multiprocessor, for which there are registers
 _BESIDE = 4096  # bytes of shared memory of a program beside its keys, values and queries
-_EVEN = 0.95  # the part of the most even share of multiprocessors' time that is good enough
+_EVEN = 0.85  # the part of the most even share of multiprocessors' time that is good enough: parts have to be joined
 
 Tensors = tuple[Any, ...]
 
@@ -294,8 +294,9 @@ def _span(pages: int, least: int, heads: int, programs: int) -> int:
     spans = [n for n in spans if n >= least and n < 2 * max(pages, least)] or [least]
 
     def even(span: int) -> float:
-        blocks = heads * -(-pages // span)
-        return blocks / (-(-blocks // programs) * programs)
+        """The share of the programs' time that pages take, if each program takes as long as one with a whole part."""
+        rounds = -(-heads * -(-pages // span) // programs)
+        return heads * pages / (rounds * programs * span)
 
     best = max(map(even, spans))
     return max(n for n in spans if even(n) >= _EVEN * best)
