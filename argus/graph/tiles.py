@@ -240,10 +240,8 @@ def flat_tile(layout: Layout, spatial: tuple[Axis, ...], target: str, bits: int)
     if rows is None:
         raise Mismatch("no axis of filters")
     filters = 64 if -(-rows.extent // 64) % 2 else 128
-    # The result is stored through shared memory, which must have room for it, or a tensor of its size is read, which
-    # must fit into registers.
-    beside = any(not p.use and set(spatial) <= set(p.axes) for p in layout.reads)
-    plain = (len(spatial) == 1 and filters == 128) or beside
+    # The result is stored through shared memory, which must have room for it.
+    plain = len(spatial) == 1 and filters == 128
     width, stages, warps, producers = 128 if plain else 256, 4, filters // 16, 4
     if target != "sm_90a":
         filters, width, stages, warps, producers = 32, 32, 3, 4, 0

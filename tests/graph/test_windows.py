@@ -183,22 +183,6 @@ def test_phases_of_a_transposed_convolution_are_filters(grown: int) -> None:
     assert "convolution_in_turns_add_relu" in taken(report)
 
 
-@pytest.mark.parametrize("transposed", [False, True], ids=["", "transposed"])
-def test_a_tensor_that_is_added_behind_a_convolution_fits_into_registers(transposed: bool) -> None:
-    torch._dynamo.reset()
-    inner: Any = nn.ConvTranspose2d(64, 64, 3, stride=2) if transposed else nn.Conv2d(64, 128, 3)
-    inner = inner.bfloat16()
-
-    def model(x: Any, y: Any) -> Any:
-        return torch.relu(inner(x) + y)
-
-    backend, x = Backend(survey=Survey("sm_90a")), torch.randn(1, 64, 17, 17).bfloat16()
-    with torch.no_grad():
-        torch.compile(model, backend=backend, dynamic=False)(x, torch.randn_like(inner(x)))
-    names = [row["kernel"] for row in backend.report(model).rows if row["verdict"] == "proved"]
-    assert any(name.startswith("convolution") and name.endswith("add_relu") for name in names)
-
-
 TURNED: dict[str, tuple[Callable[[], Any], tuple[int, ...]]] = {
     "by rows": (lambda: nn.ConvTranspose2d(6, 24, 3, stride=2, padding=1), (1, 6, 5, 40)),
     "volumes": (lambda: nn.ConvTranspose3d(32, 5, 3, stride=2, padding=1, output_padding=1), (1, 32, 3, 5, 4)),
