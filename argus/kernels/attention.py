@@ -353,7 +353,7 @@ def _join(rooms: Tensors, made: Tensors, batch: int, heads: int, dtype: object) 
     (o, lse), parts, size = made, len(rooms[0]), made[0].shape[3]
     joined = rooms[0].view(parts, batch, heads, -1, size).movedim(0, 2), rooms[1].view(parts, batch, heads, -1)
     given = [joined[0], joined[1].movedim(0, 2), o.view(batch, heads, -1, size), lse.view(batch, heads, -1)]
-    constants = {"DTYPE": dtype, "D": size, "PARTS": parts}
+    constants = {"DTYPE": dtype, "D": size, "ROOM": room_of(parts)}
     if o.is_contiguous():
         return [Call(attention_combine, tuple(x.flatten(0, 1) for x in given), constants)]
     return [Call(attention_combine, tuple(x[b] for x in given), constants) for b in range(batch)]

@@ -29,6 +29,13 @@ inline float __fmaf_rn(float x, float y, float z) { return std::fma(x, y, z); }
 inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift) {
     return static_cast<unsigned>(((static_cast<std::uint64_t>(high) << 32) | low) >> (shift & 31));
 }
+// PTX ISA, prmt: each nibble of `chosen` is the number of a byte of the pair {b, a}.
+inline unsigned __byte_perm(unsigned a, unsigned b, unsigned chosen) {
+    const std::uint64_t bytes = static_cast<std::uint64_t>(b) << 32 | a;
+    unsigned result = 0;
+    for (int i = 0; i < 4; ++i) result |= static_cast<unsigned>(bytes >> 8 * (chosen >> 4 * i & 7) & 255) << 8 * i;
+    return result;
+}
 inline void __syncwarp() {}
 inline void __assertfail(const char*, const char*, unsigned, const char*, std::size_t) { std::abort(); }
 template <class T> T __shfl_sync(unsigned, T value, int) { return value; }

@@ -18,7 +18,7 @@ PAGES = sorted((ROOT / "docs" / "errors").glob("*.md"))
 NOT_CODES = frozenset({
     "async-bulk", "async-group", "async-mma", "bulk-read", "bulk-write", "utf-8", "utf-8-sig", "utf-32-le",
     "utf-16-le", "z3-solver", "llvm-objdump", "argus-tile", "range-of-64-bits",
-    "tensor-cores",
+    "tensor-cores", "hidden-text", "max-autotune", "max-autotune-no-cudagraphs", "reduce-overhead",
 })  # fmt: skip
 """Words with a hyphen in argus/ that are no error codes."""
 

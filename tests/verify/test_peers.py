@@ -65,7 +65,7 @@ EDITS = [
     ("writes", AFTER, "", "peer-exited"),
     ("writes", AFTER, IN_BLOCK, "data-race"),
     ("writes", "1 - rank", "0", "data-race"),
-    ("writes", AFTER, f'    if rank == 0:\n    {MEET}', "deadlock"),
+    ("writes", AFTER, f'    if rank == 0:\n    {MEET}', "arrival-count"),
     ("turns", f"        # after\n    {MEET}", "", "data-race"),
     ("turns", f"        # after\n    {MEET}", f"    {IN_BLOCK}", "data-race"),
     ("turns", f"    # before\n    {MEET}", "", "data-race"),

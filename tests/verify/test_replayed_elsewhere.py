@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from argus import compile
 from argus.diagnostic import Diagnostic, Verdict
 from argus.frontend import Options
@@ -50,9 +48,8 @@ def test_a_wrong_value_is_shown_at_the_sizes_of_a_wrong_tag() -> None:
     assert witness is not None and witness.replayed and witness.object == "c"
 
 
-@pytest.mark.parametrize("more", ["", " * 2.0"])
-def test_each_output_is_refuted_by_its_own_elements(more: str) -> None:
-    edits = [(old, new.replace("{more}", more)) for old, new in SECOND]
+def test_each_output_is_refuted_by_its_own_elements() -> None:
+    edits = [(old, new.replace("{more}", " * 2.0")) for old, new in SECOND]
     diagnostics = found(*edits)
     for name in ("c", "d"):
         witness = of(diagnostics, name).witness

@@ -36,7 +36,7 @@ TURNS = {
     "a role waits for the other's turn": (OWN, OTHER, "barrier-protocol"),
     "both have the first turn": (BEGINS, BEGINS + GIVEN, "phase-overrun"),
     "a role has two turns at first": (FIRST, BACK + FIRST, "phase-overrun"),
-    "the first turn comes in each program": (FIRST + " {\n", "      programs {\n" + BACK, "phase-overrun"),
+    "the first turn comes in each program": (FIRST + " {\n", "      programs {\n" + BACK, "barrier-protocol"),
     "a role has more turns": (OTHER_TRIPS, OTHER_TRIPS.replace("K", "K + 64"), "barrier-protocol"),
 }
 
