@@ -33,7 +33,7 @@ from argus.frontend.surface import (
 from argus.frontend.tagging import direct_extents, divided_extents, is_call, quantified
 from argus.frontend.tiles import BINARY
 from argus.frontend.values import Builtin, Constant, Helper, Nothing, Range, Specified, Tile, Value, View, describe
-from argus.ir.expr import OPERATORS, REDUCTIONS, Const, Coord, Expr, Op, op
+from argus.ir.expr import OPERATORS, REDUCTIONS, Const, Coord, Expr, Op, Param, op, walk
 from argus.ir.nan import WITHOUT_NAN
 from argus.ir.nodes import Spec, SpecOp, SpecReduce, SpecSoftmax, SpecTerm
 from argus.ir.spec_terms import renumbered, rounds_in, unrounded
@@ -103,8 +103,10 @@ def _term(context: Context, node: Expression, axes: int) -> SpecTerm:
             return _softmax(context, call, score, at, axes)
         case Call(function=Attribute(value=value, name="to")):
             return _cast(context, node, _term(context, value, axes))
-        case Call(args=(argument,), keywords=()) if isinstance(argument, Lambda):
-            return _reduce(context, node, argument, axes)
+        case Call(args=(Lambda() as body,), keywords=()):
+            return _reduce(context, node, body, None, axes)
+        case Call(args=(Lambda() as body, extent), keywords=()):
+            return _reduce(context, node, body, extent, axes)
         case Call(function=function, args=args, keywords=()):
             callee = evaluate(context, function)
             if isinstance(callee, Builtin) and callee.name == "sortable" and len(args) == 2:
@@ -206,11 +208,11 @@ def _sortable(context: Context, args: tuple[Expression, ...], axes: int, span: S
     return Op("sortable", (term,), target.value)
 
 
-def _reduce(context: Context, node: Call, body: Lambda, axes: int) -> SpecTerm:
-    """Evaluate `al.sum(lambda k: ...)` over the dimension that `k` indexes."""
+def _reduce(context: Context, node: Call, body: Lambda, stated: Expression | None, axes: int) -> SpecTerm:
+    """Evaluate `al.sum(lambda k: ...)` over the dimension that `k` indexes, or `al.sum(lambda k: ..., E)` over E."""
     name = next((n for n in (*_REDUCE, *_EXTREMA) if is_call(context, node, n)), None)
     if name in _EXTREMA and len(body.params) == 1:
-        return _place(context, node, body, _EXTREMA[name], axes)
+        return _place(context, node, body, stated, _EXTREMA[name], axes)
     if name is None or len(body.params) != 1:
         context.fail(
             "bad-tag",
@@ -219,16 +221,16 @@ def _reduce(context: Context, node: Call, body: Lambda, axes: int) -> SpecTerm:
             node.span,
             "write `al.sum(lambda k: a[m, k] * b[n, k])`",
         )
-    extent, term = _bound(context, body, axes)
+    extent, term = _bound(context, body, axes, stated)
     if name in ("sum", "prod"):
         _insist_on_numbers(context, term, node.span)
     return SpecReduce(_REDUCE[name], axes, extent, term, _dtype(term))
 
 
-def _place(context: Context, node: Call, body: Lambda, extremum: str, axes: int) -> SpecTerm:
+def _place(context: Context, node: Call, body: Lambda, stated: Expression | None, extremum: str, axes: int) -> SpecTerm:
     """Evaluate `al.argmax(lambda k: x[m, k])`: the least k for which x[m, k] equals the maximum, or is NaN."""
-    extent, each = _bound(context, body, axes)
-    _, inner = _bound(context, body, axes + 1)
+    extent, each = _bound(context, body, axes, stated)
+    _, inner = _bound(context, body, axes + 1, stated)
     if not unrounded(each) or rounds_in(each):
         text = "this is the place of an extremum of computed numbers, and rounding would decide between them"
         context.fail("bad-tag", text, node.span, "compare a tensor's elements: `al.argmax(lambda k: x[m, k])`")
@@ -335,8 +337,15 @@ def _softmax(context: Context, node: Call, score: Lambda, at: Expression | Slice
     return SpecSoftmax(axes, extent, place, term, _dtype(term))
 
 
-def _bound(context: Context, body: Lambda, axes: int) -> tuple[Expr, SpecTerm]:
-    """Return the extent of a lambda's parameter, which becomes `Coord(axes)`, and the lambda's body."""
+def _bound(context: Context, body: Lambda, axes: int, stated: Expression | None = None) -> tuple[Expr, SpecTerm]:
+    """Return the extent of a lambda's parameter, which becomes `Coord(axes)`, and the lambda's body.
+
+    The extent is `stated`, or else that of the dimensions that the parameter indexes.
+    """
+    if stated is not None:
+        extent = _extent(context, stated, axes)
+        with quantified(context, body.params, body.span, axes):
+            return extent, _term(context, body.body, axes + 1)
     with quantified(context, body.params, body.span, axes):
         extents = list(dict.fromkeys(direct_extents(context, body.body, body.params[0])))
         extents = extents or list(dict.fromkeys(divided_extents(context, body.body, body.params[0])))
@@ -358,6 +367,23 @@ def _bound(context: Context, body: Lambda, axes: int) -> tuple[Expr, SpecTerm]:
             )
         term = _term(context, body.body, axes + 1)
     return Const(extents[0]) if isinstance(extents[0], int) else extents[0], term
+
+
+def _extent(context: Context, node: Expression, axes: int) -> Expr:
+    """Return a stated extent, which is an integer of sizes and constants."""
+    extent = _leaf(context, node, axes)
+    sizes = not isinstance(extent, (SpecOp, SpecReduce, SpecSoftmax)) and all(
+        isinstance(e, (Const, Param, Op)) for e in walk(extent)
+    )
+    if not sizes or not extent.dtype.is_int:
+        context.fail(
+            "bad-tag",
+            "the extent of a bound variable is no integer of sizes",
+            node.span,
+            "write a size, as `E` or `E + 1`",
+        )
+    assert not isinstance(extent, (SpecOp, SpecReduce, SpecSoftmax))
+    return extent
 
 
 # ---------------------------------------------------------------------------- helpers

@@ -143,6 +143,24 @@ def tokens_of_places(
     al.store(token[to], p // k, mask=p < P)
 
 
+@argus.func
+def tiles_of(offsets, e, ROWS):
+    """Return the number of tiles of expert e. Specifications use this function, and the next two."""
+    return (offsets[e + 1] - offsets[e] + (ROWS - 1)) // ROWS
+
+
+@argus.func
+def tiles_before(offsets, e, E, ROWS):
+    """Return the number of tiles of the experts before e."""
+    return al.sum(lambda f: al.where(f < e, tiles_of(offsets, f, ROWS), 0), E)
+
+
+@argus.func
+def owner_of(offsets, t, E, ROWS):
+    """Return the expert of tile t: the number of experts with all their tiles before t, in the range of experts."""
+    return clamped(al.sum(lambda e: al.where(tiles_before(offsets, e + 1, E, ROWS) <= t, 1, 0), E), E)
+
+
 @argus.kernel
 def cut_into_tiles(
     offsets: al.Tensor[al.int32, "E1"],
@@ -156,13 +174,25 @@ def cut_into_tiles(
     E = offsets.shape[0] - 1
     L = first.shape[0]
     al.requires((E > 0) & (E <= EXPERTS) & (L < 2**22))
+    al.requires(al.in_range(offsets, 0, 2**30))
+    al.spec(owner, lambda t: owner_of(offsets, t, E, ROWS))
+    al.spec(
+        first,
+        lambda t: al.minimum(
+            al.sum(lambda e: al.where(e == owner_of(offsets, t, E, ROWS), offsets[e], 0), E)
+            + (t - tiles_before(offsets, owner_of(offsets, t, E, ROWS), E, ROWS)) * ROWS,
+            al.sum(lambda e: al.where(e == owner_of(offsets, t, E, ROWS), offsets[e + 1], 0), E),
+        ),
+    )
     i = al.grid(al.cdiv(L, BLOCK)) * BLOCK + al.arange(BLOCK)
     e = al.arange(EXPERTS)
     begin = al.load(offsets[e], mask=e < E)
-    tiles = al.where(e < E, (al.load(offsets[e + 1], mask=e < E) - begin + (ROWS - 1)) // ROWS, 0)
+    end = al.load(offsets[e + 1], mask=e < E)
+    tiles = al.where(e < E, (end - begin + (ROWS - 1)) // ROWS, 0)
     through = al.sum(al.where(e[None, :] <= e[:, None], tiles[None, :], 0), axis=1)
-    own = clamped(al.sum(al.where(through[None, :] <= i[:, None], 1, 0), axis=1), E)
+    own = clamped(al.sum(al.where((e < E)[None, :] & (through[None, :] <= i[:, None]), 1, 0), axis=1), E)
     before = al.sum(al.where(e[None, :] < own[:, None], tiles[None, :], 0), axis=1)
-    start = al.load(offsets[own]) + (i - before) * ROWS
-    al.store(first[i], al.minimum(start, al.load(offsets[own + 1])), mask=i < L)
+    start = al.sum(al.where(e[None, :] == own[:, None], begin[None, :], 0), axis=1)
+    last = al.sum(al.where(e[None, :] == own[:, None], end[None, :], 0), axis=1)
+    al.store(first[i], al.minimum(start + (i - before) * ROWS, last), mask=i < L)
     al.store(owner[i], own, mask=i < L)

@@ -57,9 +57,8 @@ TILES: Mapping[str, Mapping[str, Any]] = {
 KERNELS = {s.kernel: s for s in reversed(SUBJECTS) if Path(s.file).parts[0] == "argus" and s.target != "gfx942"}
 """The first variant of each kernel. One kernel is AMD's alone: the host has no products of its 8-bit floats."""
 
-UNSPECIFIED = {"cut_into_tiles": ("first", "owner"), "cut_sequences": ("first", "begin", "end", "shift")}
-"""Outputs without a specification: tiles of experts and of packed sequences are proved to be safe, and are tested by
-values."""
+UNSPECIFIED = {"cut_sequences": ("first", "begin", "end", "shift")}
+"""Outputs without a specification: tiles of packed sequences are proved to be safe, and are tested by values."""
 
 
 def options(subject: Subject) -> Options:

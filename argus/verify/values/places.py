@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
-from argus.verify.model.isl import UnionMap, merged
+from argus.verify.model.isl import UnionMap, empty_map, isl, map_parts, merged
 from argus.verify.values.contributions import Coordinates, Loads, everywhere
 from argus.verify.values.scope import MOST, Mismatch, Scope
 from argus.verify.values.summands import Summand, one_image
@@ -13,6 +13,16 @@ from argus.verify.values.terms import (
     Load,
     Term,
 )
+
+
+def in_order(together: UnionMap) -> UnionMap:
+    """Return the pairs of points whose last coordinates are equal: the same place of a tile and of a bound variable."""
+    result = empty_map()
+    for part in map_parts(together):
+        last = part.dim(isl.dim_type.in_) - 1, part.dim(isl.dim_type.out) - 1
+        if min(last) >= 0:
+            result = result.union(part.equate(isl.dim_type.in_, last[0], isl.dim_type.out, last[1]).to_union_map())
+    return result
 
 
 class Places:
@@ -49,7 +59,10 @@ class Places:
             text = "the reduction has a term too many: the specification masks it, or has none of its place"
             raise Mismatch(text, scope.origins(s.roots))
         if not parts:
-            raise Mismatch("a reduction whose terms do not load through the bound variable")
+            alike = in_order(together)
+            if alike.is_empty():
+                raise Mismatch("a reduction whose terms do not load through the bound variable")
+            yield alike
 
     def narrowed(
         self, where: UnionMap, mine: list[tuple[str, Coordinates]], others: list[tuple[str, Coordinates]]
