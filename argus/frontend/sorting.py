@@ -21,6 +21,7 @@ from argus.frontend.values import Tile, TupleValue, Value, shape_text
 from argus.ir import expr as ir
 from argus.ir.expr import Const, Coord, Elem, Expr, coords
 from argus.ir.nodes import Access, Map, SpecOp, SpecReduce, SpecSoftmax, SpecTerm
+from argus.ir.spec_terms import applied
 from argus.ir.types import DType, boolean, float32, int32, int64
 
 
@@ -109,24 +110,19 @@ def key(x: Expr, place: Expr, largest: bool) -> Expr:
 
 def place_of(found: SpecTerm) -> SpecTerm:
     """Return the int32 place in a key."""
-    lower = _applied("cast", (_applied("and", (found, Const(_PLACES - 1, int64)), int64),), int32)
-    return _applied("sub", (Const(_PLACES - 1), lower), int32)
+    lower = applied("cast", (applied("and", (found, Const(_PLACES - 1, int64)), int64),), int32)
+    return applied("sub", (Const(_PLACES - 1), lower), int32)
 
 
 def value_of(found: SpecTerm, dtype: DType, largest: bool) -> SpecTerm:
     """Return the element from which a key was made."""
-    upper = _applied("shr", (found, Const(31, int64)), int64)
-    upper = upper if largest else _applied("sub", (Const(-1, int64), upper), int64)
-    narrow = _applied("cast", (upper,), int32)
+    upper = applied("shr", (found, Const(31, int64)), int64)
+    upper = upper if largest else applied("sub", (Const(-1, int64), upper), int64)
+    narrow = applied("cast", (upper,), int32)
     if not dtype.is_float:
-        return narrow if dtype == int32 else _applied("cast", (narrow,), dtype)
-    number = _applied("sortable", (narrow,), float32)
-    return number if dtype == float32 else _applied("cast", (number,), dtype)
-
-
-def _applied(name: str, args: tuple[SpecTerm, ...], dtype: DType) -> SpecTerm:
-    exprs = tuple(a for a in args if not isinstance(a, (SpecOp, SpecReduce, SpecSoftmax)))
-    return ir.Op(name, exprs, dtype) if len(exprs) == len(args) else SpecOp(name, args, dtype)
+        return narrow if dtype == int32 else applied("cast", (narrow,), dtype)
+    number = applied("sortable", (narrow,), float32)
+    return number if dtype == float32 else applied("cast", (number,), dtype)
 
 
 def topk(call: CallSite) -> Value:

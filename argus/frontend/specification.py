@@ -36,7 +36,7 @@ from argus.frontend.values import Builtin, Constant, Helper, Nothing, Range, Spe
 from argus.ir.expr import OPERATORS, REDUCTIONS, Const, Coord, Expr, Op, Param, op, walk
 from argus.ir.nan import WITHOUT_NAN
 from argus.ir.nodes import Spec, SpecOp, SpecReduce, SpecSoftmax, SpecTerm
-from argus.ir.spec_terms import renumbered, rounds_in, unrounded
+from argus.ir.spec_terms import applied, renumbered, rounds_in, unrounded
 from argus.ir.types import DType, boolean, float32, int32, int64, uint32
 from argus.source import Span
 
@@ -192,9 +192,7 @@ def _cast(context: Context, node: Call, term: SpecTerm) -> SpecTerm:
     target = evaluate(context, node.args[0]) if len(node.args) == 1 else None
     if not isinstance(target, Constant) or not isinstance(target.value, DType):
         context.fail("unknown-dtype", "`.to` takes a dtype", node.span, "write `x.to(al.float32)`")
-    if isinstance(term, (SpecOp, SpecReduce, SpecSoftmax)):
-        return SpecOp("cast", (term,), target.value)
-    return Op("cast", (term,), target.value)
+    return applied("cast", (term,), target.value)
 
 
 def _sortable(context: Context, args: tuple[Expression, ...], axes: int, span: Span) -> SpecTerm:
@@ -203,9 +201,7 @@ def _sortable(context: Context, args: tuple[Expression, ...], axes: int, span: S
     if not isinstance(target, Constant) or not isinstance(target.value, DType):
         context.fail("unknown-dtype", "`al.sortable` takes a dtype", span, "write `al.sortable(x, al.int32)`")
     check_sortable(context, term, target.value, span)
-    if isinstance(term, (SpecOp, SpecReduce, SpecSoftmax)):
-        return SpecOp("sortable", (term,), target.value)
-    return Op("sortable", (term,), target.value)
+    return applied("sortable", (term,), target.value)
 
 
 def _reduce(context: Context, node: Call, body: Lambda, stated: Expression | None, axes: int) -> SpecTerm:
@@ -260,15 +256,13 @@ def _ranked(context: Context, node: Call, which: Expression | Slice, at: Express
         context.fail(
             "wrong-arguments", "in a specification `al.topk` takes a lambda, K and `largest`", node.span, written
         )
-    dtype = float32
+    dtype = _bound(context, body, axes)[1].dtype
 
     def greatest(rank: int, depth: int) -> SpecTerm:
-        nonlocal dtype
         extent, term = _bound(context, body, depth)
         if not unrounded(term) or rounds_in(term) or isinstance(term, (SpecOp, SpecReduce, SpecSoftmax)):
             text = "these are the greatest of computed numbers, and rounding would decide between them"
             context.fail("bad-tag", text, node.span, "order a tensor's elements: `al.topk(lambda n: x[m, n], K)`")
-        dtype = term.dtype
         each: SpecTerm = key(term, Coord(depth), largest)
         below = LARGEST if rank == 0 else greatest(rank - 1, depth + 1)
         chosen = SpecOp("where", (SpecOp("lt", (each, below), boolean), each, LEAST), int64)

@@ -24,6 +24,12 @@ def strip(spec: SpecTerm) -> SpecTerm:
     return spec
 
 
+def applied(op: str, args: tuple[SpecTerm, ...], dtype: DType) -> SpecTerm:
+    """Return an operator applied to terms, which is an expression if all of them are."""
+    exprs = tuple(a for a in args if not isinstance(a, (SpecOp, SpecReduce, SpecSoftmax)))
+    return Op(op, exprs, dtype) if len(exprs) == len(args) else SpecOp(op, args, dtype)
+
+
 def exact_indices(spec: SpecTerm) -> bool:
     """Return True if a term depends on an index and consists of exact arithmetic on indices and sizes.
 

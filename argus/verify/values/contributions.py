@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import reduce
 
 from argus.verify.model.isl import UnionMap, empty_map, isl, map_parts
@@ -164,15 +165,18 @@ def _split(part: isl.Map) -> list[UnionMap]:
 def loaded_cells(term: Term, path: UnionMap) -> UnionMap | None:
     """Return {point -> cell} of a term that is a tensor's element wherever the path leads, or None for any other term.
     """
+    return images(term, path, lambda leaf, here: here.apply_range(leaf.cells) if isinstance(leaf, Load) else None)
+
+
+def images(term: Term, path: UnionMap, of_leaf: Callable[[Term, UnionMap], UnionMap | None]) -> UnionMap | None:
+    """Return {point -> image} of a term, given the images of the terms that the path leads to; None if one has none."""
     match term:
-        case Load(cells=cells):
-            return path.apply_range(cells)
         case Via(along=along, term=inner):
-            return loaded_cells(inner, path.apply_range(along))
+            return images(inner, path.apply_range(along), of_leaf)
         case Cases(parts=parts):
             limited = [(path.intersect_range(region), inner) for region, inner in parts]
-            each = [loaded_cells(inner, p) for p, inner in limited if not p.is_empty()]
-            known = [cells for cells in each if cells is not None]
+            each = [images(inner, p, of_leaf) for p, inner in limited if not p.is_empty()]
+            known = [found for found in each if found is not None]
             return reduce(UnionMap.union, known, empty_map()) if len(known) == len(each) else None
         case _:
-            return None
+            return of_leaf(term, path)

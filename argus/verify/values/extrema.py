@@ -7,10 +7,9 @@ place change nothing in a minimum of places: the value of elements that are no m
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import reduce
 
-from argus.verify.model.isl import Set, UnionMap, UnionSet, empty_map
-from argus.verify.values.contributions import loaded_cells
+from argus.verify.model.isl import Set, UnionMap, UnionSet
+from argus.verify.values.contributions import images, loaded_cells
 from argus.verify.values.summands import Placed, Ref, Summand
 from argus.verify.values.terms import Apply, Cases, Choice, Constant, Index, Load, Reduce, Term, Via
 
@@ -128,18 +127,15 @@ def _from_roots(s: Summand, images: UnionMap) -> UnionMap:
 
 def integers(term: Term, path: UnionMap) -> Values | None:
     """Return {point -> [integer]} of a term that is an index or a whole number, or None for any other term."""
-    match term:
+    return images(term, path, _integer)
+
+
+def _integer(leaf: Term, path: UnionMap) -> Values | None:
+    match leaf:
         case Index(values=values):
             return path.apply_range(values)
         case Constant(value=value) if value.is_integer():
             return UnionMap.from_domain_and_range(path.domain(), UnionSet(f"{{ [{int(value)}] }}"))
-        case Via(along=along, term=inner):
-            return integers(inner, path.apply_range(along))
-        case Cases(parts=parts):
-            limited = [(path.intersect_range(region), inner) for region, inner in parts]
-            each = [integers(inner, p) for p, inner in limited if not p.is_empty()]
-            known = [values for values in each if values is not None]
-            return reduce(UnionMap.union, known, empty_map()) if len(known) == len(each) else None
         case _:
             return None
 
