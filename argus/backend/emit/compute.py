@@ -90,18 +90,23 @@ def _of_sums(stmt: Map, writer: Writer) -> tuple[Expr, Expr, Expr] | None:
 def _function_of_sums(stmt: Map, terms: tuple[Expr, Expr, Expr], domain: Domain, writer: Writer) -> None:
     """Emit the sums, of which an instruction makes two, and then the function of each."""
     assert isinstance(stmt.value, Op)
-    name, count = writer.names[stmt.dst.obj], domain.layout.num_values
     with writer.braces():
-        writer.line(f"float _left[{count}], _right[{count}];")
-        for each in domain.iterations([stmt.dst, *reads(stmt.value)]):
-            printer = Printer(writer, each)
-            cell = printer.register(stmt.dst)
-            for side, term in zip(("_left", "_right", name), terms, strict=True):
-                writer.line(f"{side}{cell.removeprefix(name)} = {printer.text(term)};")
-        writer.line(f"argus::add_products<{count}>({name}, _left, _right);")
+        _sums_of_products(stmt, terms, domain, writer)
         for each in domain.iterations([stmt.dst]):
             cell = Printer(writer, each).register(stmt.dst)
             writer.line(f"{cell} = argus::{stmt.value.op}({cell});")
+
+
+def _sums_of_products(stmt: Map | Accumulate, terms: tuple[Expr, ...], domain: Domain, writer: Writer) -> None:
+    """Emit the two factors of all numbers and, if there is a third term, what they are added to; then the sums."""
+    name, count = writer.names[stmt.dst.obj], domain.layout.num_values
+    writer.line(f"float _left[{count}], _right[{count}];")
+    for each in domain.iterations([stmt.dst, *reads(stmt.value)]):
+        printer = Printer(writer, each)
+        place = printer.register(stmt.dst).removeprefix(name)
+        for side, term in zip(("_left", "_right", name), terms, strict=False):
+            writer.line(f"{side}{place} = {printer.text(term)};")
+    writer.line(f"argus::add_products<{count}>({name}, _left, _right);")
 
 
 def _narrow(stmt: Map, wide: Expr, domain: Domain, writer: Writer) -> None:
@@ -273,15 +278,8 @@ def _multiplies(stmt: Accumulate, target: Fragment, domain: Domain) -> bool:
 def _add_products(stmt: Accumulate, domain: Domain, writer: Writer) -> None:
     """Emit the factors of all numbers, then their products and sums, of which an instruction makes two."""
     assert isinstance(stmt.value, Op)
-    name, count = writer.names[stmt.dst.obj], domain.layout.num_values
     with writer.braces():
-        writer.line(f"float _left[{count}], _right[{count}];")
-        for each in domain.iterations([stmt.dst, *reads(stmt.value)]):
-            printer = Printer(writer, each)
-            place = printer.register(stmt.dst).removeprefix(name)
-            for side, factor in zip(("_left", "_right"), stmt.value.args, strict=True):
-                writer.line(f"{side}{place} = {printer.text(factor)};")
-        writer.line(f"argus::add_products<{count}>({name}, _left, _right);")
+        _sums_of_products(stmt, stmt.value.args, domain, writer)
 
 
 def _last_first(stmt: Accumulate, domain: Domain) -> Domain:
