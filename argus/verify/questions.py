@@ -23,6 +23,7 @@ from argus.verify.order.order import Ordering
 from argus.verify.order.protocol import Protocol
 from argus.verify.reductions.window import Window
 from argus.verify.values import assertions, spec
+from argus.verify.values.data_flow import DataFlow
 from argus.verify.values.tags import TagAnalysis
 
 
@@ -32,7 +33,8 @@ class Questions:
     def __init__(self, model: Model, exact: bool = False) -> None:
         """Prepare the questions. `exact`: never use a window of programs in place of all programs."""
         self.model, self.exact = model, exact
-        self.analysis = TagAnalysis(self.model)
+        self.data = DataFlow(self.model)
+        self.tag_values = TagAnalysis(self.data)
 
     @cached_property
     def several(self) -> Model:
@@ -72,7 +74,7 @@ class Questions:
         return any(f.verdict is Verdict.REFUTED for f in self.steps.findings)
 
     def initialisation(self) -> list[Finding]:
-        return initialisation.check(self.model, self.analysis)
+        return initialisation.check(self.model, self.data)
 
     def progress(self) -> list[Finding]:
         return self.steps.check()
@@ -98,13 +100,13 @@ class Questions:
         return beginning.finished(self.several, self.order)
 
     def tags(self) -> list[Finding]:
-        return assertions.check(self.analysis)
+        return assertions.check(self.tag_values)
 
     def values(self) -> list[Finding]:
-        return spec.check(self.analysis)
+        return spec.check(self.data)
 
     def invariance(self) -> list[Finding]:
-        return invariance.check(self.analysis)
+        return invariance.check(self.data)
 
 class Follows(Enum):
     """The times at which to ask about the protocol, if findings of a question may follow from its refutation."""

@@ -11,15 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from argus.agents.models.chat import (
-    Budget,
-    BudgetError,
-    Careful,
-    Message,
-    ModelError,
-    Replayed,
-    Reply,
-)
+from argus.agents.models.chat import Budget, BudgetError, Careful, Message, ModelError, Replayed, Reply
 from argus.agents.models.openai_server import OpenAIServer
 from argus.agents.optimize import Problem, problem_of
 from argus.agents.refine import AnswerError, patched, refine

@@ -5,15 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from argus.layout import (
-    FragmentLayout,
-    Layout,
-    LayoutError,
-    Swizzle,
-    SwizzledLayout,
-    parse,
-    parse_fragment,
-)
+from argus.layout import FragmentLayout, Layout, LayoutError, Swizzle, SwizzledLayout, parse, parse_fragment
 
 from .strategies import fragments, law, layouts, swizzled
 

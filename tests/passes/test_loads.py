@@ -9,18 +9,7 @@ import pytest
 
 from argus.diagnostic import Verdict
 from argus.ir.expr import Const, Coord, op
-from argus.ir.nodes import (
-    Copy,
-    Kernel,
-    MbarrierArrive,
-    MbarrierWait,
-    Mma,
-    ProxyFence,
-    Roles,
-    Stage,
-    Stmt,
-    Tensor,
-)
+from argus.ir.nodes import Copy, Kernel, MbarrierArrive, MbarrierWait, Mma, ProxyFence, Roles, Stage, Stmt, Tensor
 from argus.ir.text import print_kernel
 from argus.ir.visit import rewrite_body, walk
 from argus.ir.wellformed import check_explicit, check_tile

@@ -19,10 +19,10 @@ from argus.source import SourceFile
 from argus.verify.model.isl import UnionSet
 from argus.verify.model.relations import Model
 from argus.verify.values.compare import Comparison
+from argus.verify.values.data_flow import DataFlow
 from argus.verify.values.scope import Mismatch, Scope
 from argus.verify.values.stated import Stated
-from argus.verify.values.tags import TagAnalysis
-from argus.verify.values.terms import TermBuilder
+from argus.verify.values.term_builder import TermBuilder
 
 EXTENT = 3
 TENSORS = {"x": [0.5, -1.25, 2.0], "w": [1.5, 0.75, -0.5]}
@@ -122,7 +122,7 @@ def model() -> Model:
 
 def equal(one: SpecTerm, other: SpecTerm) -> bool:
     """Whether two specified terms are found to be equal at all places."""
-    comparison = Comparison(TermBuilder(TagAnalysis(model())))
+    comparison = Comparison(TermBuilder(DataFlow(model())))
     stated, places = Stated(comparison.builder), UnionSet(f"{{ V0[i] : 0 <= i < {EXTENT} }}").identity()
     try:
         comparison.match(*(stated.of(term, 1, places) for term in (one, other)), Scope(places, places))

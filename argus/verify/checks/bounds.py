@@ -11,18 +11,7 @@ from argus.diagnostic import Verdict
 from argus.ir.access import Relation
 from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, Thread, op, walk
 from argus.ir.interval import WIDE, Interval, operate, within
-from argus.ir.nodes import (
-    Accumulate,
-    AssertTags,
-    For,
-    Kernel,
-    Map,
-    MbarrierWait,
-    Spec,
-    Stmt,
-    Tag,
-    Tensor,
-)
+from argus.ir.nodes import Accumulate, AssertTags, For, Kernel, Map, MbarrierWait, Spec, Stmt, Tag, Tensor
 from argus.ir.places import places
 from argus.ir.types import MAX_EXTENT
 from argus.simulate.sizes import integer_arguments

@@ -12,15 +12,15 @@ from argus.verify.model.flow import Flow
 from argus.verify.model.isl import isl, map_parts, set_parts, smallest
 from argus.verify.model.program import Site
 from argus.verify.model.relations import Model
-from argus.verify.values.tags import TagAnalysis, writes
+from argus.verify.values.data_flow import DataFlow, writes
 
 
-def check(model: Model, analysis: TagAnalysis) -> list[Finding]:
+def check(model: Model, data: DataFlow) -> list[Finding]:
     """Find reads of cells that may not have been written, and reads of cells that another tile has overwritten."""
     findings: list[Finding] = []
     objects: tuple[Fragment | Shared, ...] = (*model.kernel.fragments, *model.kernel.shared)
     for obj in objects:
-        flow = analysis.value_flow(obj.name)
+        flow = data.value_flow(obj.name)
         if not flow.uncovered.is_empty():
             findings += _uncovered(model, obj, flow)
         if model.aliases(obj.name):

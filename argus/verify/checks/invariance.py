@@ -28,7 +28,7 @@ from argus.verify.model.program import NUMBER, Site, turns
 from argus.verify.model.relations import Cells
 from argus.verify.model.resolving import BOUND, BOUND_OF_BLOCK, LOADED, loaded
 from argus.verify.model.translator import NonAffine, identifier
-from argus.verify.values.tags import TagAnalysis
+from argus.verify.values.data_flow import DataFlow
 
 _HELP = (
     "each row must be computed by the same operations in the same order whatever the batch: no atomics on floats, no "
@@ -50,12 +50,12 @@ class _Differs(Exception):
     """Two launches may differ in the bits of a row; the message says why."""
 
 
-def check(analysis: TagAnalysis) -> list[Finding]:
+def check(data: DataFlow) -> list[Finding]:
     """Return a finding with the reason for each promise of invariance that is not proved."""
     findings = []
-    for promise in analysis.kernel.invariants:
+    for promise in data.kernel.invariants:
         try:
-            _Comparison(analysis, promise).run()
+            _Comparison(data, promise).run()
         except (_Differs, NonAffine) as error:
             text = f"rows of '{promise.tensor}' may depend on {' and '.join(promise.sizes)}: {error}"
             findings.append(unknown("invariance-unknown", "invariance", promise.span, text, _HELP))
@@ -65,8 +65,8 @@ def check(analysis: TagAnalysis) -> list[Finding]:
 class _Comparison:
     """Two launches of a kernel and one promise."""
 
-    def __init__(self, analysis: TagAnalysis, promise: Invariant) -> None:
-        self.analysis, self.model, self.kernel = analysis, analysis.model, analysis.kernel
+    def __init__(self, data: DataFlow, promise: Invariant) -> None:
+        self.data, self.model, self.kernel = data, data.model, data.kernel
         self.promise = promise
         output = self.kernel.object(promise.tensor)
         assert isinstance(output, Tensor)
@@ -242,10 +242,10 @@ class _Comparison:
         """Return the sites from which a read receives values, each with {reading instance -> writing instance}."""
         obj = site.accesses[number].obj
         if isinstance(self.kernel.object(obj), Tensor):
-            if self.analysis.is_written(obj):
+            if self.data.is_written(obj):
                 raise _Differs(f"'{obj}' is read and written")
             return []
-        flow = self.analysis.value_flow(obj)
+        flow = self.data.value_flow(obj)
         if not flow.written:
             raise NonAffine(flow.reason)
         if not self.model.cells(site, number).exact:
@@ -310,7 +310,7 @@ class _Comparison:
         for index, extent in zip(site.accesses[number].index, tensor.shape, strict=True):
             if extent in self._batch:
                 own = self._only(rows, self.extents.index(extent))
-                if not own.to_union_map().is_subset(self.analysis.integer(site, index)):
+                if not own.to_union_map().is_subset(self.data.integer(site, index)):
                     raise _Differs(f"{self._where(site)} reads other rows of '{tensor.name}'")
 
     def _only(self, relation: Relation, axis: int) -> Relation:
@@ -351,12 +351,12 @@ class _Comparison:
 
     def _equal(self, site: Site, expr: Expr, needed: UnionSet) -> bool:
         if expr.dtype.kind == "bool":
-            holds = self.analysis.where(site, expr)
+            holds = self.data.where(site, expr)
             other = empty_set()
             for part in set_parts(holds):
                 other = other.union(self._other(part).to_union_set())
             return bool(holds.intersect(needed).is_equal(other.intersect(needed)))
         if not expr.dtype.is_int:
             return False
-        values = self.analysis.integer(site, expr)
+        values = self.data.integer(site, expr)
         return bool(values.intersect_domain(needed).is_equal(self._others(values).intersect_domain(needed)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import reduce
 from typing import TypeVar
 
 import islpy as isl
@@ -182,6 +183,27 @@ def empty_set() -> UnionSet:
 def empty_map() -> UnionMap:
     """Return the empty union map."""
     return isl.UnionMap("{ }")
+
+
+def union_of_sets(sets: Iterable[UnionSet]) -> UnionSet:
+    """Return the points that lie in at least one of the sets."""
+    return reduce(UnionSet.union, sets, empty_set())
+
+
+def union_of_maps(maps: Iterable[UnionMap]) -> UnionMap:
+    """Return the pairs that lie in at least one of the maps."""
+    return reduce(UnionMap.union, maps, empty_map())
+
+
+def closure(steps: UnionMap) -> UnionMap:
+    """Return {instance -> every earlier one} from {instance -> the one before}, checked against the definition.
+
+    Steps go back in the schedule, so only one relation satisfies it. Raise `IslError` if isl's result does not.
+    """
+    result = steps.transitive_closure()[0]
+    if not result.is_equal(steps.union(steps.apply_range(result))):
+        raise IslError("isl_union_map_transitive_closure is not exact")
+    return result
 
 
 def set_parts(union: UnionSet) -> list[Set]:

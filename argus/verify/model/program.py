@@ -7,16 +7,7 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 
 from argus.ir.access import Holders, Mode, Relation, relations
-from argus.ir.expr import (
-    Const,
-    Coord,
-    Elem,
-    Expr,
-    LoopVar,
-    Thread,
-    op,
-    walk,
-)
+from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Thread, op, walk
 from argus.ir.instruction import Order
 from argus.ir.nodes import (
     Accumulate,

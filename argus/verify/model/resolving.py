@@ -5,27 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from argus.ir.access import Mode
-from argus.ir.expr import (
-    Const,
-    Elem,
-    Expr,
-    Op,
-    Param,
-    ProgramId,
-    Thread,
-    coords,
-    op,
-    rewrite,
-    substitute_coords,
-    walk,
-)
-from argus.ir.nodes import (
-    Access,
-    Accumulate,
-    Copy,
-    For,
-    Map,
-)
+from argus.ir.expr import Const, Elem, Expr, Op, Param, ProgramId, Thread, coords, op, rewrite, substitute_coords, walk
+from argus.ir.nodes import Access, Accumulate, Copy, For, Map
 from argus.ir.text import print_expr
 from argus.verify.model.program import PROGRAM, Site, is_launch_constant
 

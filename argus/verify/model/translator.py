@@ -11,21 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from argus.ir.expr import (
-    LEAVING,
-    Const,
-    Coord,
-    Elem,
-    Expr,
-    LoopVar,
-    Op,
-    Param,
-    ProgramId,
-    Thread,
-    op,
-    rewrite,
-    walk,
-)
+from argus.ir.expr import LEAVING, Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, Thread, op, rewrite, walk
 from argus.layout import FragmentLayout
 from argus.verify.model.isl import Map, Set, isl
 from argus.verify.model.program import is_launch_constant

@@ -24,18 +24,7 @@ from itertools import combinations
 
 from argus.ir.expr import Const, Coord, Elem, Expr, Op, Param, op, rewrite
 from argus.ir.expr import walk as parts_of
-from argus.ir.nodes import (
-    Access,
-    AssertTags,
-    Assume,
-    Kernel,
-    Requires,
-    Spec,
-    SpecTerm,
-    Stmt,
-    Tag,
-    Tensor,
-)
+from argus.ir.nodes import Access, AssertTags, Assume, Kernel, Requires, Spec, SpecTerm, Stmt, Tag, Tensor
 from argus.ir.spec_terms import mapped, renumbered, substituted
 from argus.ir.types import boolean
 from argus.ir.visit import map_accesses, map_exprs, rewrite_body, walk

@@ -53,7 +53,7 @@ def _match(comparison: Comparison, stated: Stated, spec: Spec, stores: list[tupl
         raise Mismatch("it is also read or stored to")
     if any(isinstance(site.stmt, Accumulate) and site.stmt.op != value.op for site, _ in stores):
         raise Mismatch(f"what is specified is a reduction by '{value.op}', and another one is done")
-    analysis, written = comparison.builder.analysis, comparison.builder.written
+    data, written = comparison.builder.data, comparison.builder.written
     scatter = scattered(value, len(spec.names))
     if scatter is None:
         places, rank, specified = _places(comparison, spec), len(spec.names), spec.value
@@ -61,7 +61,7 @@ def _match(comparison: Comparison, stated: Stated, spec: Spec, stores: list[tupl
     else:
         places, specified = _places(comparison, spec, scatter), scatter.value
         rank = len(spec.names) - 1 + len(scatter.extents)
-        parts = tuple((touched(analysis, site, number, scatter).reverse(), written(site)) for site, number in stores)
+        parts = tuple((touched(data, site, number, scatter).reverse(), written(site)) for site, number in stores)
     itself = places.identity()
     mine = Reduce(value.op, Constant(float(identity(value))), parts)
     term = stated.of(specified, rank, itself)

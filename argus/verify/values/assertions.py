@@ -8,11 +8,21 @@ from argus.diagnostic import Verdict
 from argus.ir.expr import Elem
 from argus.ir.nodes import AssertTags, Once, TagEqual, TagField, TagTerm, TagTuple
 from argus.verify.findings import Finding, place_of, unknown
-from argus.verify.model.isl import Set, UnionMap, UnionSet, empty_map, isl, map_parts, set_parts, smallest
+from argus.verify.model.isl import (
+    Set,
+    UnionMap,
+    UnionSet,
+    empty_map,
+    isl,
+    map_parts,
+    set_parts,
+    smallest,
+    union_of_sets,
+)
 from argus.verify.model.program import NUMBER, Site, tagged_elements
 from argus.verify.model.translator import NonAffine, identifier
 from argus.verify.values.tags import TagAnalysis
-from argus.verify.values.tagvalue import Tagged, Value, duplicated, restrict, union
+from argus.verify.values.tagvalue import Tagged, Value, duplicated, restrict
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +172,7 @@ def _single(value: Value, term: TagField, failures: list[_Failure]) -> UnionMap:
 def _several(values: UnionMap) -> UnionSet:
     twice = values.range_product(values)
     distinct = [part.subtract(_diagonal(part)) for part in map_parts(twice)]
-    return union([part.domain().to_union_set() for part in distinct])
+    return union_of_sets([part.domain().to_union_set() for part in distinct])
 
 
 def _diagonal(part: isl.Map) -> isl.Map:
@@ -203,7 +213,7 @@ def _field(
             return
         arrived = tagged.values[key]
         if isinstance(term, Once):
-            expected = analysis.members(site, term.lo, term.hi).intersect_domain(tagged.domain)
+            expected = analysis.data.members(site, term.lo, term.hi).intersect_domain(tagged.domain)
             twice = duplicated(tagged, key)
             failures.append(
                 _Failure(_unequal(arrived, expected), f"the contributions to '{key}' differ", arrived, expected)
@@ -214,8 +224,9 @@ def _field(
             failures.append(_Failure(_unequal(arrived, expected), f"'{key}' differs", arrived, expected))
     if isinstance(term, Once):
         # A cell without any contribution holds the empty set, so all the expected integers are missing.
-        rest = domain.subtract(union([t.domain for t in value.tagged])).subtract(union([s for s, _ in value.mixed]))
-        expected = analysis.members(site, term.lo, term.hi).intersect_domain(rest)
+        other = union_of_sets([*(t.domain for t in value.tagged), *(s for s, _ in value.mixed)])
+        rest = domain.subtract(other)
+        expected = analysis.data.members(site, term.lo, term.hi).intersect_domain(rest)
         failures.append(_Failure(expected.domain(), "no contribution arrived", empty_map(), expected))
 
 

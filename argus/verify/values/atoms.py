@@ -19,14 +19,7 @@ from argus.verify.values.rounding import rounds
 from argus.verify.values.scope import Mismatch, Scope, first_that_holds
 from argus.verify.values.signs import never_negative
 from argus.verify.values.summands import Summand, scaled, total
-from argus.verify.values.terms import (
-    Again,
-    Apply,
-    Choice,
-    Constant,
-    Recurrence,
-    Term,
-)
+from argus.verify.values.terms import Again, Apply, Choice, Constant, Recurrence, Term
 
 
 class Atoms(Products):

@@ -26,19 +26,8 @@ from argus.verify.values.products import Without
 from argus.verify.values.rounding import rounds
 from argus.verify.values.scope import MOST, Mismatch, Scope, close
 from argus.verify.values.summands import Summand, hulls, tensors
-from argus.verify.values.terms import (
-    Apply,
-    Cases,
-    Constant,
-    Index,
-    Load,
-    Opaque,
-    Parameter,
-    Reduce,
-    Term,
-    TermBuilder,
-    Via,
-)
+from argus.verify.values.term_builder import TermBuilder
+from argus.verify.values.terms import Apply, Cases, Constant, Index, Load, Opaque, Parameter, Reduce, Term, Via
 
 _ASSOCIATIVE = (*REDUCTIONS, "and", "or", "xor")
 """Operators that may be applied to several operands in any order."""

@@ -14,7 +14,8 @@ from functools import reduce
 from argus.verify.model.isl import UnionMap, UnionSet, empty_map, isl, map_parts
 from argus.verify.values.scope import Mismatch, close
 from argus.verify.values.summands import Monomial, Placed, Ref, Summand
-from argus.verify.values.terms import Apply, Constant, Index, Load, Parameter, Reduce, Term, TermBuilder, Via
+from argus.verify.values.term_builder import TermBuilder
+from argus.verify.values.terms import Apply, Constant, Index, Load, Parameter, Reduce, Term, Via
 
 
 @dataclass(frozen=True)

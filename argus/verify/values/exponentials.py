@@ -1,22 +1,20 @@
 """Sums of exponentials: terms as `sum over k of exp(score(k) - level) * factors(k)`, including sums that a loop
-rescales.
+rescales (`carried`).
 
-A sum that a loop continues, `x = x * exp(old - new) + exp(score - new) * v`, is a sum relative to `new` if `x` was a
-sum relative to `old`. The proof is by induction over the instances of the statement that writes `x`. The value of a
-level does not matter, but every weight and every sum of a row must be relative to the same level.
+Every weight and every sum of a row must be relative to the same level (`shifts`).
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from functools import reduce
+from dataclasses import replace
 
-from argus.verify.model.isl import UnionMap, UnionSet, empty_map, empty_set
-from argus.verify.values.decays import Decay, decay, decays
-from argus.verify.values.linear import EmptyRow, Exponents, Linear, closure
+from argus.verify.model.isl import UnionMap, UnionSet, empty_set
+from argus.verify.values.carried import CarriedSums
+from argus.verify.values.linear import EmptyRow, Exponents, Linear
 from argus.verify.values.numbers import Numbers
 from argus.verify.values.scope import Mismatch, close
+from argus.verify.values.shifts import Shifts
 from argus.verify.values.signs import always_positive, always_real
 from argus.verify.values.summands import (
     Level,
@@ -29,7 +27,6 @@ from argus.verify.values.summands import (
     counted,
     inverted,
     lifted,
-    one_image,
     scaled,
     seen,
     spread,
@@ -51,46 +48,19 @@ from argus.verify.values.terms import (
 from argus.verify.values.weights import splits, unless_zero, weighs
 
 
-@dataclass(frozen=True)
-class Shift:
-    """The number to which all summands of a root are relative: `factor` * scalars * level. `made` is {root -> level}.
-    """
-
-    factor: float
-    scalars: tuple[str, ...]
-    made: UnionMap
-
-
-@dataclass(frozen=True)
-class Carried:
-    """The value of a statement that reads its own earlier values: the summands of this and all earlier instances.
-
-    `reach`: {instance -> itself and the earlier ones that it carries on}. `added`: it adds to what it wrote before.
-    `decay`: what each step multiplies the earlier values by.
-    """
-
-    summands: tuple[Summand, ...]
-    reach: UnionMap
-    shift: Shift | None
-    added: bool
-    decay: Decay | None = None
-
-
 class Exponentials:
     """Writes terms as sums of exponentials. A term that is not such a sum raises `Mismatch` with the reason."""
 
     def __init__(self, exponents: Exponents) -> None:
         self.exponents = exponents
         self.builder = exponents.builder
-        self._carried: dict[int, Carried] = {}
-        self._open: set[int] = set()
+        self._shifts = Shifts(exponents)
+        self._carried = CarriedSums(exponents, self._shifts, self.summands)
         self._numbers = Numbers()
         self.counting = self.counted = False
         """`counting`: terms that are the same for all values of a bound variable are multiplied by the number of
         values. `counted`: such a term was found."""
         self._instead: dict[int, tuple[Term, Term]] = {}
-
-    # ------------------------------------------------------------------ terms
 
     def summands(self, term: Term, path: UnionMap) -> list[Summand]:
         """Return the summands of a term at the points of `path`, {root -> instance}, without those that are 0."""
@@ -101,7 +71,7 @@ class Exponentials:
                 limited = [(path.intersect_range(region), inner) for region, inner in parts]
                 return [s for p, inner in limited if not p.is_empty() for s in self.summands(inner, p)]
             case Recurrence(site=site) | Again(site=site):
-                return self._again(site, path)
+                return self._carried.again(site, path)
             case Constant(value=value):
                 if not math.isfinite(value):
                     raise Mismatch(f"the constant {value} (padding?) takes part in a sum of exponentials")
@@ -152,7 +122,7 @@ class Exponentials:
 
     def sum(self, term: Term, path: UnionMap) -> list[Summand]:
         """Return the summands of a term, without levels that cancel."""
-        return [self.settled(s) for s in self.summands(term, path)]
+        return [self._shifts.settled(s) for s in self.summands(term, path)]
 
     def _derived(self, term: Term, op: str, *args: Term) -> Term:
         """Return the term `op(args)` that replaces `term` or a part of it: the same object on every call."""
@@ -224,7 +194,7 @@ class Exponentials:
         first = found[0] if found else Summand(empty_set())
         alike = first.factor and all(close(abs(s.factor), abs(first.factor)) for s in found)
         scalars = first.scalars if all(s.scalars == first.scalars for s in found) else ()
-        shift = self.shift(found)
+        shift = self._shifts.shift(found)
         levels: tuple[Level, ...] = ()
         if shift is not None and shift.factor:
             levels = (Level(shift.factor, shift.scalars, shift.made),)
@@ -238,7 +208,7 @@ class Exponentials:
             return found
         if scale.scalars and any(s.scalars != scale.scalars for s in found):
             raise Mismatch("a sum whose terms are multiplied by different scalars")
-        self.shift(found)
+        self._shifts.shift(found)
         rest = (replace(scaled(s, 1 / scale.factor), levels=()) for s in found)
         return [replace(s, scalars=()) if scale.scalars else s for s in rest]
 
@@ -373,7 +343,7 @@ class Exponentials:
             again=a.again or b.again,
             level=self._one_level(a, b, lower),
         )
-        return self.settled(replace(product, scores=added_up(product)))
+        return self._shifts.settled(replace(product, scores=added_up(product)))
 
     def _one_level(self, a: Summand, b: Summand, lower: bool) -> UnionMap | None:
         """Return {point of a product -> the instances that computed the maximum by which it is multiplied}."""
@@ -381,230 +351,7 @@ class Exponentials:
             raise Mismatch("a product of two maxima")
         return a.level if b.level is None else a.over(b.level, lower)
 
-    # ------------------------------------------------------------------ levels
-
-    def settled(self, summand: Summand) -> Summand:
-        """Return the summand without levels that cancel."""
-        levels = list(summand.levels)
-        for a in summand.levels:
-            for b in summand.levels:
-                if a.factor > 0 > b.factor and a in levels and b in levels and self._cancel(summand, a, b):
-                    levels = [level for level in levels if level is not a and level is not b]
-        return replace(summand, levels=tuple(levels))
-
-    def _cancel(self, summand: Summand, a: Level, b: Level) -> bool:
-        if not close(a.factor, -b.factor) or a.scalars != b.scalars:
-            return False
-        if a.root == b.root:
-            mine, other = a.made, b.made
-            where = summand.roots if a.root else summand.points
-        else:
-            mine, other, where = summand.over(a.made, a.root), summand.over(b.made, b.root), summand.points
-        if not mine.intersect_domain(where).is_equal(other.intersect_domain(where)):
-            return False
-        self._require_finite(summand, a, summand.points)
-        return True
-
-    def _require_finite(self, summand: Summand, level: Level, points: UnionSet) -> None:
-        """Raise `Mismatch` if a maximum may be -inf at these points, since rescaling would then wipe out the sum."""
-        if level.ref is None:
-            return
-        finite = self.exponents.finite(level.ref)
-        if level.root and summand.up is not None:
-            finite = finite.apply(summand.up.reverse())
-        if not points.is_subset(finite):
-            raise Mismatch(
-                "the maximum may fall back to -inf after terms were added up, and rescaling by "
-                "exp(old maximum - new maximum) then forgets them: keep it a maximum of the old one and the new terms"
-            )
-
-    def shift(self, summands: list[Summand]) -> Shift | None:
-        """Return the level to which all summands are relative, by root, or None if there are no summands."""
-        found: list[Shift] = []
-        for summand in summands:
-            if len(summand.levels) > 1:
-                one, *others = summand.levels
-                if any(not close(abs(o.factor), abs(one.factor)) or o.scalars != one.scalars for o in others):
-                    raise Mismatch(
-                        "a weight is not relative to one maximum: what it was relative to, and what it was rescaled "
-                        "by, are maxima times different factors"
-                    )
-                raise Mismatch(
-                    "a weight is not relative to one maximum: what it was relative to, and what it was rescaled from, "
-                    "are maxima of different steps"
-                )
-            made, level = empty_map(), summand.levels[0] if summand.levels else None
-            if level is not None:
-                made = self._by_root(summand, level)
-                self._require_finite(summand, level, summand.points)
-            found.append(Shift(level.factor, level.scalars, made) if level is not None else Shift(0.0, (), made))
-        return joined(found)
-
-    def _by_root(self, summand: Summand, level: Level) -> UnionMap:
-        """Return {root -> instances} of a level, also for points at which the summand is 0."""
-        if level.root or summand.up is None:
-            return level.made
-        by_root = summand.up.reverse().apply_range(level.made)
-        if not summand.up.apply_range(by_root).intersect_domain(summand.points).is_subset(level.made):
-            raise Mismatch(_NOT_RESCALED)
-        return by_root.coalesce()
-
-    # ------------------------------------------------------------------ what loops carry on
-
-    def _again(self, site: int, path: UnionMap) -> list[Summand]:
-        if site in self._open:
-            return [Summand(path.domain(), again=(site, path))]
-        carried = self.carried(site)
-        if not carried.added:
-            return self.summands(self.exponents.term_of(site), path)
-        base = path.apply_range(carried.reach)
-        found = []
-        for s in carried.summands:
-            down = base.apply_range(s.upward.reverse())
-            if down.is_empty():
-                continue
-            up, to = spread(down)
-            levels: tuple[Level, ...] = ()
-            if carried.shift is not None and carried.shift.factor:
-                shift = carried.shift
-                levels = (Level(shift.factor, shift.scalars, path.apply_range(shift.made), True),)
-            placed = seen(replace(s, levels=levels), to, up)
-            if carried.decay is None:
-                found.append(placed)
-            else:
-                found += carried.decay.times(placed, up.apply_range(path), to.apply_range(s.upward))
-        return found
-
-    def carried(self, site: int) -> Carried:
-        """Return the closed form of a statement that reads its own earlier values, by induction over its instances."""
-        if site not in self._carried:
-            where = self.builder.model.sites[site]
-            domain = self.builder.model.domain(where)[0].to_union_set()
-            self._open.add(site)
-            try:
-                found = self.summands(self.exponents.term_of(site), domain.identity())
-            finally:
-                self._open.discard(site)
-            self._carried[site] = self._induction(site, found)
-        return self._carried[site]
-
-    def _induction(self, site: int, found: list[Summand]) -> Carried:
-        own = [s for s in found if s.again is None]
-        past = [s for s in found if s.again is not None]
-        _own(site, past)
-        if any(map(decays, past)):
-            return self._decaying(site, own, past)
-        _once(past)
-        if any(len(s.levels) not in (0, 2) for s in past):
-            raise Mismatch(_OTHER_FACTOR)
-        relative = self.shift(own)
-        sign = relative.factor if relative is not None and relative.factor else -1.0
-        new = [replace(s, levels=tuple(x for x in s.levels if x.factor * sign > 0)) for s in past if s.levels]
-        shift = self.shift([*own, *new])
-        steps = empty_map()
-        for s in past:
-            assert s.again is not None
-            step = s.again[1].intersect_domain(s.points)
-            if shift is not None and shift.factor:
-                step = step.intersect_range(shift.made.domain())  # Elsewhere the earlier value is 0.
-                self._require_carried(s, step, shift)
-            elif s.levels:
-                raise Mismatch("a sum that is rescaled adds up what is relative to no maximum")
-            steps = steps.union(step)
-        if not steps.is_single_valued():
-            raise Mismatch("a statement adds up several of its own earlier values")
-        instances = self.builder.model.domain(self.builder.model.sites[site])[0].to_union_set()
-        earlier = closure(steps)
-        self._require_kept(own, past, steps, earlier)
-        return Carried(tuple(own), instances.identity().union(earlier).coalesce(), shift, bool(past))
-
-    def _decaying(self, site: int, own: list[Summand], past: list[Summand]) -> Carried:
-        """Return the closed form of a recurrence, which multiplies its earlier value in every step."""
-        if any(s.levels or s.level is not None for s in (*own, *past)):
-            raise Mismatch(_OTHER_FACTOR)
-        steps = reduce(UnionMap.union, (s.again[1].intersect_domain(s.points) for s in past if s.again), empty_map())
-        if not steps.is_single_valued():
-            raise Mismatch("a statement adds up several of its own earlier values")
-        instances = self.builder.model.domain(self.builder.model.sites[site])[0].to_union_set()
-        reach = instances.identity().union(closure(steps)).coalesce()
-        return Carried(tuple(own), reach, None, True, decay(self.builder, past, steps, reach))
-
-    def _require_kept(self, own: list[Summand], past: list[Summand], steps: UnionMap, earlier: UnionMap) -> None:
-        """Raise `Mismatch` unless a nonempty earlier sum is always rescaled from a maximum that is more than -inf."""
-        summed = empty_set()
-        for s in own:
-            summed = summed.union(s.roots)
-        summed = summed.union(earlier.intersect_range(summed).domain())
-        kept = steps.intersect_range(summed).domain()
-        for s in past:
-            for level in s.levels:
-                self._require_finite(s, level, kept.intersect(s.points))
-
-    def _require_carried(self, s: Summand, step: UnionMap, shift: Shift) -> None:
-        """Raise `Mismatch` unless the earlier value is rescaled by exp(its level - the level of this instance)."""
-        before = step.apply_range(shift.made)
-        if not s.levels:
-            if not before.is_equal(shift.made.intersect_domain(step.domain())):
-                raise Mismatch(_NOT_RESCALED)
-            return
-        old = [level for level in s.levels if level.factor * shift.factor < 0]
-        if len(s.levels) != 2 or len(old) != 1 or not close(old[0].factor, -shift.factor):
-            raise Mismatch(_OTHER_FACTOR)
-        if old[0].scalars != shift.scalars:
-            raise Mismatch(_OTHER_FACTOR)
-        if not before.is_equal(old[0].made.intersect_domain(step.domain())):
-            raise Mismatch(_OTHER_FACTOR)
-
-
-def alike(a: Shift, b: Shift) -> bool:
-    """Return True if two levels have the same factor, up to rounding, and the same scalars."""
-    return (close(a.factor, b.factor) or a.factor == b.factor) and a.scalars == b.scalars
-
-
-def joined(shifts: list[Shift]) -> Shift | None:
-    """Combine the shifts of several sums or summands into one. Raise `Mismatch` unless they agree."""
-    if not shifts:
-        return None
-    both = shifts[0].made
-    for other in shifts[1:]:
-        if not alike(other, shifts[0]):
-            raise Mismatch("weights of one sum are relative to the maximum times different factors")
-        both = both.union(other.made)
-    for one in shifts if not one_image(both) else []:
-        if not both.intersect_domain(one.made.domain()).is_equal(one.made):
-            raise Mismatch(_NOT_RESCALED)
-    return replace(shifts[0], made=both.coalesce())
-
 
 _NOTHING_BY_NOTHING = "0 / 0 where every score is masked: divide by `al.where(total == 0.0, 1.0, total)`"
-_NOT_RESCALED = (
-    "a sum adds up weights that are relative to different maxima: what was summed before is not rescaled by "
-    "exp(old maximum - new maximum) when the maximum moves"
-)
-_OTHER_FACTOR = (
-    "what a loop carries on is rescaled by another factor than exp(old maximum - new maximum), of the maxima that its "
-    "weights before and after are relative to"
-)
-
-
-def _own(site: int, past: list[Summand]) -> None:
-    """Raise `Mismatch` unless earlier values are the statement's own, and are added up by nothing else."""
-    for s in past:
-        assert s.again is not None
-        if s.again[0] != site:
-            raise Mismatch("two statements that carry each other on")
-        if s.up is not None:
-            raise Mismatch(_OTHER_FACTOR)
-
-
-def _once(past: list[Summand]) -> None:
-    """Raise `Mismatch` unless the earlier value occurs once at each instance."""
-    covered = empty_set()
-    for s in past:
-        if not covered.intersect(s.points).is_empty():
-            raise Mismatch("a statement adds its own earlier value twice")
-        covered = covered.union(s.points)
-
-
 def _exp_of_negative(term: Term) -> Term:
     return Apply("exp", (Apply("neg", (term,)),))

@@ -11,27 +11,24 @@ import math
 from dataclasses import dataclass, replace
 from functools import reduce
 
-from argus.ir.expr import OPERATORS
-from argus.verify.model.isl import IslError, UnionMap, UnionSet, empty_map, empty_set, map_parts, merged
+from argus.verify.model.isl import UnionMap, UnionSet, map_parts, merged, union_of_maps
+from argus.verify.values.above import Above, domain_of
 from argus.verify.values.contributions import contributions, loaded_cells
 from argus.verify.values.numbers import Ceiling, Numbers
 from argus.verify.values.scope import Mismatch
-from argus.verify.values.signs import always_positive
 from argus.verify.values.summands import Monomial, Ref, inverted, together
+from argus.verify.values.term_builder import TermBuilder
 from argus.verify.values.terms import (
     Again,
     Apply,
     Cases,
     Choice,
     Constant,
-    Index,
-    Load,
     Opaque,
     Parameter,
     Recurrence,
     Reduce,
     Term,
-    TermBuilder,
     Via,
     compared_with,
     starts_at,
@@ -63,8 +60,7 @@ class Exponents:
         self._opened: dict[int, Term | None] = {}
         self._maxima: dict[int, UnionMap | None] = {}
         self._numbers = Numbers()
-        self._finite: dict[tuple[int, int], UnionSet] = {}
-        self._steps: dict[int, list[UnionMap]] = {}
+        self._above = Above(builder, self.term_of)
 
     def term_of(self, site: int) -> Term:
         """Return the term of a statement, without the `Recurrence` around it."""
@@ -186,6 +182,10 @@ class Exponents:
                 found.append(replace(form, terms=(replace(single, guarded=True),)))
         return found
 
+    def finite(self, ref: Ref) -> UnionSet:
+        """Return the points at which a term is known to be more than -inf for all real inputs."""
+        return self._above.finite(ref)
+
     # ------------------------------------------------------------------ levels
 
     def instances(self, ref: Ref) -> UnionMap:
@@ -199,7 +199,7 @@ class Exponents:
                 return ref.path.apply_range(elements)
             case Reduce(start=start, parts=parts):
                 return self._origins(start, ref.path).union(
-                    _union([self._named(inner, ref.path.apply_range(along)) for along, inner in parts])
+                    union_of_maps([self._named(inner, ref.path.apply_range(along)) for along, inner in parts])
                 )
             case Apply(op="maximum", args=(Constant(value=value), inner) | (inner, Constant(value=value))):
                 made = self._origins(inner, ref.path)
@@ -213,27 +213,24 @@ class Exponents:
         elements."""
         if id(term) not in self._maxima:
             self._kept.append(term)
-            domain = self._domain_of(term)
+            domain = domain_of(self.builder, term)
             itself = domain.identity()
             found = contributions(self._numbers, term.op, term, itself, itself, -math.inf)
             each = [(s, loaded_cells(s.factors[0].ref.term, s.factors[0].ref.path)) for s in found]
             plain = [s.upward.reverse().apply_range(cells) for s, cells in each if cells is not None]
-            cells = _union(plain).coalesce() if plain and len(plain) == len(each) else None
+            cells = union_of_maps(plain).coalesce() if plain and len(plain) == len(each) else None
             if cells is not None:  # the maximum of no elements is identified by `nothing`
                 none = domain.subtract(cells.domain())
                 cells = cells.union(UnionMap.from_domain_and_range(none, UnionSet("{ nothing[] }")))
             self._maxima[id(term)] = cells
         return self._maxima[id(term)]
 
-    def _domain_of(self, term: Reduce) -> UnionSet:
-        return _any([self.builder.instances(along) for along, _ in term.parts])
-
     def _origins(self, term: Term, path: UnionMap) -> UnionMap:
         match term:
             case Via(along=along, term=inner):
                 return self._named(inner, path.apply_range(along))
             case Cases(parts=parts):
-                return _union([self._origins(inner, path.intersect_range(region)) for region, inner in parts])
+                return union_of_maps([self._origins(inner, path.intersect_range(region)) for region, inner in parts])
             case Recurrence(term=inner):
                 return self._named(inner, path)
             case Again(site=site):
@@ -258,98 +255,6 @@ class Exponents:
         mine, other = (merged(self.instances(ref).intersect_domain(points)) for ref in (a.ref, b.ref))
         return bool(mine.is_equal(other))
 
-    # ------------------------------------------------------------------ what is surely more than -inf
-
-    def finite(self, ref: Ref) -> UnionSet:
-        """Return the points at which a term is known to be more than -inf for all real inputs."""
-        if isinstance(ref.term, Reduce):
-            key = (-1, id(ref.term))
-            if key not in self._finite:
-                self._kept.append(ref.term)
-                self._finite[key] = self._above(ref.term, self._domain_of(ref.term).identity(), False)
-            return ref.path.intersect_range(self._finite[key]).domain()
-        if not isinstance(ref.term, Apply):
-            return self._above(ref.term, ref.path, False)
-        known = empty_set()
-        for part in map_parts(ref.path):
-            known = known.union(self._above_here(ref.term, str(part.range().get_tuple_name())))
-        return ref.path.intersect_range(known).domain()
-
-    def _above_here(self, term: Term, space: str) -> UnionSet:
-        """Return the instances of the statement `space` at which the term, a maximum in it, is more than -inf."""
-        site = -2 - int(space[1:]) if space in self.builder.places else int(space[1:])
-        if space not in self.builder.places and self.term_of(site) is term:
-            return self._above_site(site)
-        key = (site, id(term))
-        if key not in self._finite:
-            self._finite[key] = self._above(term, self.builder.domain(space).identity(), False)
-        return self._finite[key]
-
-    def _above(self, term: Term, path: UnionMap, climbing: bool) -> UnionSet:
-        """Return the points at which a term is more than -inf. `climbing`: the whole value is at least this term."""
-        match term:
-            case Constant(value=value):
-                return path.domain() if value > -math.inf else empty_set()
-            case Parameter() | Load() | Index():
-                return path.domain()
-            case Via(along=along, term=inner):
-                return self._above(inner, path.apply_range(along), climbing)
-            case Cases(parts=parts):
-                return _any([self._above(inner, path.intersect_range(region), climbing) for region, inner in parts])
-            case Apply(op="maximum", args=args):
-                return _any([self._above(a, path, climbing) for a in args])
-            case Apply(op=op, args=args) if _real(op) or (op == "truediv" and _divides(args[1])):
-                return _all([self._above(a, path, False) for a in args])
-            case Choice(yes=yes, no=no):
-                return _all([self._above(a, path, False) for a in (yes, no)])
-            case Reduce(op=op, start=start, parts=parts):
-                return self._above_reduced(op, start, parts, path)
-            case Recurrence(site=site) | Again(site=site):
-                if site in self._steps:
-                    if climbing:
-                        self._steps[site].append(path)
-                    return empty_set()
-                return path.intersect_range(self._above_site(site)).domain()
-            case _:
-                return empty_set()
-
-    def _above_reduced(
-        self, op: str, start: Term, parts: tuple[tuple[UnionMap, Term], ...], path: UnionMap
-    ) -> UnionSet:
-        begun, some, lost = self._above(start, path, False), empty_set(), empty_set()
-        for along, inner in parts:
-            reached = path.apply_range(along)
-            above = self._above(inner, reached.range_map(), False)  # pairs of a root and what contributes to it
-            if op == "maximum":
-                some = some.union(above.unwrap().domain())
-            else:
-                lost = lost.union(reached.wrap().subtract(above).unwrap().domain())
-        return begun.union(some) if op == "maximum" else begun.subtract(lost)
-
-    def _above_site(self, site: int) -> UnionSet:
-        """Return the instances at which a statement is more than -inf: a maximum that a loop carries on stays so."""
-        term = self.term_of(site)
-        key = (site, id(term))
-        if key not in self._finite:
-            where = self.builder.model.sites[site]
-            domain = self.builder.model.domain(where)[0].to_union_set()
-            self._steps[site] = []
-            found = self._above(term, domain.identity(), True)
-            earlier = closure(_union(self._steps.pop(site)))
-            self._finite[key] = found.union(earlier.intersect_range(found).domain()).coalesce()
-        return self._finite[key]
-
-
-def closure(steps: UnionMap) -> UnionMap:
-    """Return {instance -> every earlier one} from {instance -> the one before}, checked against the definition.
-
-    Steps go back in the schedule, so only one relation satisfies it. Raise `IslError` if isl's result does not.
-    """
-    result = steps.transitive_closure()[0]
-    if not result.is_equal(steps.union(steps.apply_range(result))):
-        raise IslError("isl_union_map_transitive_closure is not exact")
-    return result
-
 
 def _constant(value: float, points: UnionSet) -> Linear:
     if value == -math.inf:
@@ -357,15 +262,6 @@ def _constant(value: float, points: UnionSet) -> Linear:
     if not math.isfinite(value):
         raise Mismatch(f"the constant {value} in an exponent")
     return Linear(points, (Monomial(value),) if value else ())
-
-
-def _divides(term: Term) -> bool:
-    """Return True for a number that quotients of real numbers by it are real numbers for."""
-    return (isinstance(term, Constant) and bool(term.value)) or always_positive(term)
-
-
-def _real(op: str) -> bool:
-    return op in OPERATORS and OPERATORS[op].real
 
 
 def _letters(value: float) -> str:
@@ -398,24 +294,3 @@ def _guard(term: Choice) -> tuple[Term | None, Term, Term]:
             return top, term.no, term.yes
         case _:
             return None, term.yes, term.no
-
-
-def _union(maps: list[UnionMap]) -> UnionMap:
-    result = empty_map()
-    for each in maps:
-        result = result.union(each)
-    return result
-
-
-def _any(sets: list[UnionSet]) -> UnionSet:
-    result = empty_set()
-    for each in sets:
-        result = result.union(each)
-    return result
-
-
-def _all(sets: list[UnionSet]) -> UnionSet:
-    result = sets[0]
-    for each in sets[1:]:
-        result = result.intersect(each)
-    return result

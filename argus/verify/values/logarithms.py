@@ -8,12 +8,7 @@ from argus.verify.model.isl import UnionMap, UnionSet, empty_set
 from argus.verify.values.exponentials import Exponentials
 from argus.verify.values.scope import Mismatch, Scope, close
 from argus.verify.values.summands import Placed, Summand, together, total
-from argus.verify.values.terms import (
-    Apply,
-    Reduce,
-    Term,
-    Via,
-)
+from argus.verify.values.terms import Apply, Reduce, Term, Via
 
 
 class Logarithms:

@@ -14,21 +14,9 @@ from operator import eq, ge, gt, le, lt, ne
 
 from argus.ir.expr import REDUCTIONS
 from argus.ir.types import float32
-from argus.verify.model.isl import UnionMap, UnionSet, empty_set, merged
+from argus.verify.model.isl import UnionMap, UnionSet, empty_set, merged, union_of_sets
 from argus.verify.values.signs import always_positive, always_real, never_negative, partial
-from argus.verify.values.tagvalue import union
-from argus.verify.values.terms import (
-    Again,
-    Apply,
-    Cases,
-    Choice,
-    Constant,
-    Recurrence,
-    Reduce,
-    Term,
-    Via,
-    comparison,
-)
+from argus.verify.values.terms import Again, Apply, Cases, Choice, Constant, Recurrence, Reduce, Term, Via, comparison
 
 _NOTHING = -math.inf
 _COMPARE = {"lt": lt, "le": le, "gt": gt, "ge": ge, "eq": eq, "ne": ne}
@@ -248,12 +236,12 @@ class Numbers:
             real = self._real_at(arg, instances)
             known = self.regions(arg, instances, instances.identity())
             some = some.union(real)
-            every = every.intersect(union([real, *(region for region, value in known if value == _NOTHING)]))
+            every = every.intersect(union_of_sets([real, *(region for region, value in known if value == _NOTHING)]))
         return some.intersect(every)
 
     def _never_negative(self, term: Term, root: UnionSet, path: UnionMap) -> UnionSet:
         zeros = (region for region, value in self.regions(term, root, path) if value == 0)
-        return root if never_negative(term) else union([self.positive(term, root, path), *zeros])
+        return root if never_negative(term) else union_of_sets([self.positive(term, root, path), *zeros])
 
     def positive(self, term: Term, root: UnionSet, path: UnionMap) -> UnionSet:
         """Return the root instances at which a term is known to be a real number and more than 0."""
@@ -265,7 +253,7 @@ class Numbers:
                 return self.positive(inner, root, path.apply_range(along))
             case Cases(parts=parts):
                 limited = ((path.intersect_range(region), inner) for region, inner in parts)
-                return union([self.positive(inner, here.domain(), here) for here, inner in limited])
+                return union_of_sets([self.positive(inner, here.domain(), here) for here, inner in limited])
             case Apply(op="exp" | "exp2", args=(inner,)):
                 return self.real(inner, root, path)
             case Apply(op="add", args=(a, b)):
@@ -276,10 +264,10 @@ class Numbers:
                 for along, inner in parts:
                     reached = path.apply_range(along)
                     found.append(self.positive(inner, reached.wrap(), reached.range_map()).unwrap().domain())
-                return merged(union(found))
+                return merged(union_of_sets(found))
             case _:
                 known = self.regions(term, root, path)
-                return union([region for region, value in known if 0 < value < math.inf])
+                return union_of_sets([region for region, value in known if 0 < value < math.inf])
 
     def _reduced(self, term: Reduce, instances: UnionSet) -> UnionSet:
         """Return where start and contributions are real numbers or the identity, and at least one of them is real."""

@@ -9,10 +9,7 @@ from argus.verify.model.isl import UnionMap, empty_map, isl, map_parts, merged
 from argus.verify.values.contributions import Coordinates, Loads, everywhere
 from argus.verify.values.scope import MOST, Mismatch, Scope
 from argus.verify.values.summands import Summand, one_image
-from argus.verify.values.terms import (
-    Load,
-    Term,
-)
+from argus.verify.values.terms import Load, Term
 
 
 def in_order(together: UnionMap) -> UnionMap:

@@ -27,14 +27,8 @@ from argus.verify.values.pieces import CANCELLED, Group
 from argus.verify.values.places import Places
 from argus.verify.values.scope import Mismatch, Scope, close, first_that_holds
 from argus.verify.values.summands import Monomial, Placed, Scale, Summand, one_image, scaled, tensors, total
-from argus.verify.values.terms import (
-    Apply,
-    Constant,
-    Reduce,
-    Term,
-    TermBuilder,
-    Via,
-)
+from argus.verify.values.term_builder import TermBuilder
+from argus.verify.values.terms import Apply, Constant, Reduce, Term, Via
 
 _Part = TypeVar("_Part")
 _Equal = Callable[[_Part, _Part], None]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from argus.verify.model.isl import UnionMap, isl, map_parts
-from argus.verify.values.terms import Again, Apply, Cases, Choice, Recurrence, Reduce, Term, TermBuilder, Via, rounding
+from argus.verify.values.term_builder import TermBuilder, rounding
+from argus.verify.values.terms import Again, Apply, Cases, Choice, Recurrence, Reduce, Term, Via
 
 
 def rounds(builder: TermBuilder, term: Term) -> bool:

@@ -17,9 +17,9 @@ from argus.ir.types import boolean
 from argus.verify.model.isl import UnionMap, isl, map_parts
 from argus.verify.model.program import PROGRAM, Site, turns
 from argus.verify.model.resolving import loaded
+from argus.verify.values.data_flow import DataFlow
 from argus.verify.values.scope import Mismatch
 from argus.verify.values.stated import ROOT
-from argus.verify.values.tags import TagAnalysis
 from argus.verify.values.terms import index_data
 
 
@@ -90,31 +90,31 @@ def _place(test: SpecTerm, rank: int, bound: dict[int, SpecReduce]) -> tuple[int
     return None
 
 
-def touched(analysis: TagAnalysis, site: Site, number: int, scatter: Scatter) -> UnionMap:
+def touched(data: DataFlow, site: Site, number: int, scatter: Scatter) -> UnionMap:
     """Return {instance -> place} of a statement's contributions. A place is that of the other axes of the output, and
     then that in the index tensor."""
     if not isinstance(site.stmt, Accumulate) or turns(site.role) > 1 or PROGRAM in site.iterators:
         raise Mismatch("it is not accumulated into by a plain statement")
     relation = site.accesses[number]
-    each = [analysis.image(site, index) for axis, index in enumerate(relation.index) if axis != scatter.axis]
-    each.append(_read(analysis, site, relation.index[scatter.axis], scatter))
-    domain = analysis.model.domain(site)[0].to_union_set()
+    each = [data.image(site, index) for axis, index in enumerate(relation.index) if axis != scatter.axis]
+    each.append(_read(data, site, relation.index[scatter.axis], scatter))
+    domain = data.model.domain(site)[0].to_union_set()
     if relation.guard is not None:
-        domain = domain.intersect(analysis.where(site, relation.guard))
+        domain = domain.intersect(data.where(site, relation.guard))
     together = reduce(UnionMap.flat_range_product, each).intersect_domain(domain)
     return isl.Map.from_union_map(together).set_tuple_name(isl.dim_type.out, ROOT).to_union_map()
 
 
-def _read(analysis: TagAnalysis, site: Site, index: Expr, scatter: Scatter) -> UnionMap:
+def _read(data: DataFlow, site: Site, index: Expr, scatter: Scatter) -> UnionMap:
     """Return {instance -> place in the index tensor} of an index that was read there."""
-    model = analysis.model
+    model = data.model
     index = model.resolve(site, index)
     names = {name: access for access, name in loaded(model.sites).items()}
     if isinstance(index, Param) and index.name in names and names[index.name].obj == scatter.index:
         coords = model.coords(len(site.shape))
         place = ", ".join(model.translator.integer(e, coords) for e in names[index.name].index)
         return model.parse_map(f"{{ {model.tuple_text(site, coords)} -> [{place}] }}").to_union_map()
-    image = analysis.image(site, index)
+    image = data.image(site, index)
     parts = map_parts(image)
     if any(part.get_tuple_name(isl.dim_type.out) != index_data(scatter.index) for part in parts):
         raise Mismatch(f"it is accumulated into at other places than '{scatter.index}' holds")

@@ -20,18 +20,19 @@ from argus.verify.model.relations import Model
 from argus.verify.model.translator import NonAffine
 from argus.verify.values.accumulated import accumulated
 from argus.verify.values.compare import Comparison
+from argus.verify.values.data_flow import DataFlow
 from argus.verify.values.scope import Mismatch, Scope
 from argus.verify.values.stated import ROOT, Stated
-from argus.verify.values.tags import TagAnalysis
-from argus.verify.values.terms import Term, TermBuilder, Via
+from argus.verify.values.term_builder import TermBuilder
+from argus.verify.values.terms import Term, Via
 from argus.verify.values.zero import Emptiness, dividing, where_zero
 
 
-def check(analysis: TagAnalysis) -> list[Finding]:
+def check(data: DataFlow) -> list[Finding]:
     """Return the findings of every `spec`, at most one per store."""
-    builder, findings = TermBuilder(analysis), []
+    builder, findings = TermBuilder(data), []
     comparison, stated = Comparison(builder), Stated(builder)
-    for site in analysis.model.sites:
+    for site in data.model.sites:
         if isinstance(site.stmt, Spec):
             findings += _stores(comparison, stated, site.stmt)
     return findings
@@ -87,13 +88,13 @@ def _stores(comparison: Comparison, stated: Stated, spec: Spec) -> list[Finding]
 
 def _also_of_nothing(comparison: Comparison, plain: list[tuple[Site, Term, Scope]], index: int, spec: Spec) -> bool:
     """Return True if a store follows its specification where the sizes that divide are positive, and where one is 0."""
-    model, analysis, rank = comparison.model, comparison.builder.analysis, len(spec.names)
+    model, data, rank = comparison.model, comparison.builder.data, len(spec.names)
     _, term, scope = _together(plain)[index]
     divisors = dividing([term, Stated(comparison.builder).of(spec.value, rank, scope.other)])
     sizes = [name for name in divisors if name in model.kernel.sizes]
     if not sizes:
         return False
-    builder = TermBuilder(analysis, positive=frozenset(sizes))
+    builder = TermBuilder(data, positive=frozenset(sizes))
     again = [(site, builder.stored(site, spec.output), scope) for site, _, scope in plain]
     _, term, scope = _together(again)[index]
     wanted = Stated(builder).of(spec.value, rank, scope.other)

@@ -17,6 +17,7 @@ from argus.ir.types import boolean, float32
 from argus.verify.model.isl import UnionMap, UnionSet
 from argus.verify.model.resolving import loaded
 from argus.verify.model.translator import NonAffine, identifier
+from argus.verify.values.term_builder import TermBuilder
 from argus.verify.values.terms import (
     Apply,
     Cases,
@@ -27,7 +28,6 @@ from argus.verify.values.terms import (
     Parameter,
     Reduce,
     Term,
-    TermBuilder,
     Via,
     chosen,
     index_data,
@@ -187,7 +187,7 @@ class Stated:
         return self.model.parse_set(f"{{ {place} : {condition} }}").to_union_set()
 
     def _cells(self, spec: Elem, place: Place) -> UnionMap:
-        """Return {instance -> cell}. Cells reached through index tensors have the form of `TagAnalysis.indirect_cells`.
+        """Return {instance -> cell}. Cells reached through index tensors have the form of `DataFlow.indirect_cells`.
 
         If an index is a number that the block loads once, the cell to which the kernel's name of that number leads is
         another name of the same cell.

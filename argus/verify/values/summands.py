@@ -9,18 +9,7 @@ from functools import cached_property, reduce
 from argus.verify.model.isl import UnionMap, UnionSet, empty_map, explicit, isl, map_parts, merged, set_parts
 from argus.verify.values.scope import Mismatch
 from argus.verify.values.signs import always_real
-from argus.verify.values.terms import (
-    Apply,
-    Cases,
-    Choice,
-    Constant,
-    Load,
-    Parameter,
-    Recurrence,
-    Reduce,
-    Term,
-    Via,
-)
+from argus.verify.values.terms import Apply, Cases, Choice, Constant, Load, Parameter, Recurrence, Reduce, Term, Via
 
 
 @dataclass(frozen=True)

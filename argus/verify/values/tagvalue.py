@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from argus.ir.expr import Const
-from argus.verify.model.isl import Map, UnionMap, UnionSet, empty_map, empty_set, map_parts
+from argus.verify.model.isl import Map, UnionMap, UnionSet, empty_map, empty_set, map_parts, union_of_sets
 
 
 @dataclass(frozen=True)
@@ -36,14 +36,6 @@ class Value:
 
 
 NEUTRAL = Value()
-
-
-def union(parts: list[UnionSet]) -> UnionSet:
-    """Return the union of sets, which is empty for an empty list."""
-    result = empty_set()
-    for part in parts:
-        result = result.union(part)
-    return result
 
 
 def restrict(value: Value, domain: UnionSet) -> Value:
@@ -126,7 +118,7 @@ def _together(parts: list[Tagged]) -> Tagged:
         for part in parts:
             image = image.union(part.values[name])
         values[name] = image.coalesce()
-    return Tagged(union([p.domain for p in parts]).coalesce(), parts[0].names, values)
+    return Tagged(union_of_sets([p.domain for p in parts]).coalesce(), parts[0].names, values)
 
 
 # ---------------------------------------------------------------------------- rule 2: elementwise
@@ -139,9 +131,9 @@ def join(a: Value, b: Value) -> Value:
     if not b.tagged and not b.mixed:
         return _forget_constants(a)
     mixed = [*a.mixed, *b.mixed]
-    bad = union([s for s, _ in mixed])
+    bad = union_of_sets([s for s, _ in mixed])
     tagged: list[Tagged] = []
-    a_all, b_all = union([t.domain for t in a.tagged]), union([t.domain for t in b.tagged])
+    a_all, b_all = union_of_sets([t.domain for t in a.tagged]), union_of_sets([t.domain for t in b.tagged])
     tagged += [_restrict_tagged(t, t.domain.subtract(b_all).subtract(bad)) for t in a.tagged]
     tagged += [_restrict_tagged(t, t.domain.subtract(a_all).subtract(bad)) for t in b.tagged]
     for x in a.tagged:
@@ -178,7 +170,7 @@ def difference(x: Tagged, y: Tagged, domain: UnionSet) -> UnionSet:
     for name in x.names:
         p, q = x.values[name].intersect_domain(domain), y.values[name].intersect_domain(domain)
         parts += [p.subtract(q).domain(), q.subtract(p).domain()]
-    return union(parts)
+    return union_of_sets(parts)
 
 
 # ---------------------------------------------------------------------------- rule 4: contraction
@@ -186,7 +178,7 @@ def difference(x: Tagged, y: Tagged, domain: UnionSet) -> UnionSet:
 
 def contract(a: Value, b: Value) -> Value:
     """Return what one multiplication contributes: fields of a only, of b only, then of both, which must agree."""
-    zeros = union([s for s, c in (*a.neutral, *b.neutral) if c is not None and c.value == 0])
+    zeros = union_of_sets([s for s, c in (*a.neutral, *b.neutral) if c is not None and c.value == 0])
     mixed = [(s.subtract(zeros), r) for s, r in (*a.mixed, *b.mixed)]
     tagged: list[Tagged] = []
     for x in a.tagged:
@@ -248,22 +240,22 @@ def accumulate(base: Value, parts: list[Contributions], readers: UnionSet) -> Va
                 harmless.append(instances)
         for instances, reason in part.value.mixed:
             mixed.append((part.along.intersect_range(instances).domain(), reason))
-        bad = union([s for s, _ in part.value.mixed])
-        rest = part.along.range().subtract(union([*tagged_all, *harmless, bad]))
+        bad = union_of_sets([s for s, _ in part.value.mixed])
+        rest = part.along.range().subtract(union_of_sets([*tagged_all, *harmless, bad]))
         foreign.append(part.along.intersect_range(rest).domain())
         touched.append(everything)
-    tagged_readers = union([t.domain for t in collected])
+    tagged_readers = union_of_sets([t.domain for t in collected])
     exact = base.exact and all(p.value.exact for p in parts)
     bad_base = _bad_base(base, parts).intersect(tagged_readers)
     if not bad_base.is_empty():
         mixed.append((bad_base, "the accumulator did not start from the operation's identity element"))
-    met = union(foreign)
+    met = union_of_sets(foreign)
     if not met.intersect(tagged_readers).is_empty():
         mixed.append((met.intersect(tagged_readers), "tagged and untagged contributions meet in one cell"))
-    on_tagged = union([t.domain for t in base.tagged]).intersect(union(touched))
+    on_tagged = union_of_sets([t.domain for t in base.tagged]).intersect(union_of_sets(touched))
     if not on_tagged.is_empty():
         mixed.append((on_tagged, "an accumulation onto a value that carries a tag"))
-    broken = union([s for s, _ in mixed])
+    broken = union_of_sets([s for s, _ in mixed])
     names = {t.names for t in collected}
     if len(names) > 1:
         mixed.append((tagged_readers, "contributions with different fields meet in one cell"))
@@ -271,14 +263,14 @@ def accumulate(base: Value, parts: list[Contributions], readers: UnionSet) -> Va
     gathered = (_merge_tagged(collected, tagged_readers.subtract(broken)),) if collected else ()
     untouched = readers.subtract(tagged_readers).subtract(met)
     neutral = tuple((s.intersect(untouched), c) for s, c in base.neutral)
-    alone = tuple(_restrict_tagged(t, untouched.subtract(union(touched))) for t in base.tagged)
+    alone = tuple(_restrict_tagged(t, untouched.subtract(union_of_sets(touched))) for t in base.tagged)
     return prune(Value(neutral, (*gathered, *alone), tuple(mixed), exact))
 
 
 def _bad_base(base: Value, parts: list[Contributions]) -> UnionSet:
     """Return the readers whose start value is not known to be the identity of every accumulation."""
-    good = union([s for s, c in base.neutral if c is not None and all(c.value == p.identity for p in parts)])
-    return union([p.along.domain() for p in parts]).subtract(good)
+    good = union_of_sets([s for s, c in base.neutral if c is not None and all(c.value == p.identity for p in parts)])
+    return union_of_sets([p.along.domain() for p in parts]).subtract(good)
 
 
 def _collect(along: UnionMap, tagged: Tagged) -> Tagged:
@@ -329,7 +321,7 @@ def duplicated(tagged: Tagged, name: str) -> UnionSet:
     for number, first in enumerate(parts):
         domain = first.domain().to_union_set()
         twice += [domain.intersect(second.domain().to_union_set()) for second in parts[number + 1 :]]
-    return union([keys.unwrap().domain() for keys in twice if not keys.is_empty()])
+    return union_of_sets([keys.unwrap().domain() for keys in twice if not keys.is_empty()])
 
 
 def _ambiguous(keyed: Map) -> UnionSet:

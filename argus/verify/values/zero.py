@@ -12,17 +12,7 @@ from argus.ir.expr import Param
 from argus.verify.model.isl import Set, UnionMap
 from argus.verify.model.relations import Model
 from argus.verify.values.scope import Scope
-from argus.verify.values.terms import (
-    Apply,
-    Cases,
-    Choice,
-    Constant,
-    Parameter,
-    Recurrence,
-    Reduce,
-    Term,
-    Via,
-)
+from argus.verify.values.terms import Apply, Cases, Choice, Constant, Parameter, Recurrence, Reduce, Term, Via
 
 
 def dividing(terms: list[Term]) -> list[str]:

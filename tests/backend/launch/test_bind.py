@@ -11,14 +11,7 @@ from hypothesis import strategies as st
 
 from argus.backend.launch.arguments import alignment
 from argus.backend.launch.array import Array, array
-from argus.backend.launch.bind import (
-    Apart,
-    Binding,
-    bind,
-    check_apart,
-    check_conditions,
-    check_contents,
-)
+from argus.backend.launch.bind import Apart, Binding, bind, check_apart, check_conditions, check_contents
 from argus.backend.launch.signature import Signature, signature, signature_from_json, signature_to_json
 from argus.diagnostic import LaunchError
 from argus.ir.expr import Const
