@@ -16,7 +16,7 @@ PACKAGE = ROOT / "argus"
 
 LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"source", "diagnostic", "render", "layout", "environment", "work", "written", "numbered"}),
-    frozenset({"ir", "pages"}),
+    frozenset({"ir", "pages", "hardware"}),
     frozenset({"language"}),
     frozenset({"frontend", "passes", "verify", "simulate", "backend"}),
     frozenset({"compile", "mutate"}),

@@ -8,8 +8,9 @@ from typing import Protocol
 
 import numpy as np
 
-from argus.ir.expr import Expr
+from argus.ir.expr import Elem, Expr
 from argus.ir.nodes import Kernel, Stmt, Tag
+from argus.ir.visit import map_exprs
 from argus.ir.waves import turns
 from argus.layout import FragmentLayout
 from argus.simulate.clock import Clock, Team
@@ -255,6 +256,8 @@ class Block:
         name = str(details.get("object", memory.name if memory is not None else ""))
         if story is not None and self.run.log.wants(step.stmt, code, name):
             details["trace"], details["missing"] = story()
+        if prop == "machine":
+            details["registers"] = self._read_by(step.stmt)
         violation = Violation(
             prop,
             code,
@@ -268,3 +271,14 @@ class Block:
             memory.physical(cell) if memory is not None and cell is not None else "",
         )
         self.run.log.add(replace(violation, **details))  # type: ignore[arg-type]
+
+    def _read_by(self, stmt: Stmt) -> dict[str, list[list[Number]]]:
+        """Return the register tiles that the expressions of a statement read: the values of each thread."""
+        names: set[str] = set()
+
+        def look(expr: Expr) -> None:
+            names.update(e.obj for e in (expr,) if isinstance(e, Elem))
+
+        map_exprs(stmt, look)
+        tiles = {name: memory for name in names if isinstance(memory := self.memories[name], Registers)}
+        return {name: tile.values.reshape(-1, tile.per_thread).tolist() for name, tile in tiles.items()}

@@ -25,7 +25,8 @@ class Violation:
     False if a coarser rounding than the kernel's could explain the violation, because the value misses its
     specification only slightly. If the order of events is at fault, `trace` holds the steps that led to the violation,
     and `missing` the order that is missing. `contents` holds the contents of the index tensors before the run, as
-    nested lists.
+    nested lists. If a rule of the machine is broken, `registers` holds the register tiles that the statement's places
+    and mask read, as lists of each thread's values.
     """
 
     property: str
@@ -47,6 +48,7 @@ class Violation:
     trace: tuple[Event, ...] = ()
     missing: str = ""
     contents: dict[str, Any] = field(default_factory=dict)
+    registers: dict[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
         where = f"block {self.block}" + (f" thread {self.thread}" if self.thread is not None else "")

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from argus.diagnostic import Diagnostic
+from argus.hardware import Instance, broken
 from argus.ir.cluster import unite
 from argus.ir.expr import Const, Param
 from argus.ir.nodes import Kernel, Scalar, Tensor
@@ -60,7 +61,7 @@ def replay(
     work: Work | None = None,
 ) -> tuple[Violation, ...]:
     """Run `blocks` of the explicit kernel and return the rules that it breaks. If `blocks` is None, run the whole grid,
-    and also check coverage.
+    and also check coverage. Of the rules of the machine, those count that `argus.hardware` finds broken, too.
 
     `tags`: carry tags and evaluate tag assertions. `values`: compare what is written with the specification. Both are
     done in the first schedule alone: the others compute the same values, or break a rule of order.
@@ -94,11 +95,20 @@ def replay(
         grid = grid_of(run, None, blocks)
         if blocks is None and grid is not None and prod(grid) > _MOST_BLOCKS:
             raise NotReplayable(f"the grid has {prod(grid)} blocks")
-        violations = run_blocks(run, blocks, grid, name, 2 if name == "reverse" else 1).violations
+        found = run_blocks(run, blocks, grid, name, 2 if name == "reverse" else 1).violations
+        violations = [v for v in found if v.property != "machine" or _documented(kernel, params, v)]
         if violations:
             held = _held(kernel, contents, params)
             return tuple(replace(v, contents=held) for v in violations)
     return ()
+
+
+def _documented(kernel: Kernel, params: Mapping[str, Number], violation: Violation) -> bool:
+    """Return True if the vendors' documents confirm that this execution breaks a rule of the machine."""
+    if violation.statement is None or violation.thread is None:
+        return False
+    place = violation.block, violation.iteration, violation.thread, violation.registers
+    return broken(kernel, violation.statement, violation.code, Instance(params, *place))
 
 
 def _held(kernel: Kernel, contents: Mapping[str, Contents], params: Mapping[str, Number]) -> dict[str, Any]:

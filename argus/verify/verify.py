@@ -35,7 +35,7 @@ from argus.verify.reductions.joined import joined
 from argus.verify.reductions.named import Named, named
 from argus.verify.report import Report, Timing, verdict_of, with_opinions
 from argus.verify.search import Trial, search
-from argus.verify.witness import Replays, diagnostics, to_diagnostic
+from argus.verify.witness import Replays, diagnostics, documented, to_diagnostic
 from argus.work import LIMIT_S, STEPS_PER_SECOND, Work
 
 T = TypeVar("T")
@@ -94,12 +94,13 @@ def _verify(kernel: Kernel, limit_s: float, exact: bool) -> Report:
     kernel = unite(with_nan(kernel))
     findings = [two_calls.refuted(kernel, f) if f.code == "invariance-unknown" else f for f in run.findings()]
     refused = [f for f in findings if f.property == "machine" and f.verdict is Verdict.REFUTED and f.place is None]
+    refused = [f for f in refused if documented(run.launched, f)]
     if refused:
-        replays = Replays(kernel, run.work)
+        replays = Replays(kernel, run.work, run.launched)
         raise SourceError(*(to_diagnostic(replays, f) for f in refused))
     started = time.monotonic()
     work = Work(max(min(run.work.left, Work.of_seconds(limit_s / REPLAYED).left), REPLAY))
-    replays = Replays(kernel, work)
+    replays = Replays(kernel, work, run.launched)
     findings = _distinct(findings)
     found = (*diagnostics(replays, findings), *kernel.remarks)
     if verdict_of(found) is Verdict.UNKNOWN:

@@ -1,7 +1,8 @@
 """Witnesses: every refutation is replayed in the simulator before it is shown.
 
 The engines say where a property fails. The simulator must find a violation of that property too, at those sizes and
-blocks. A refutation that it does not confirm is reported as unknown, never as refuted.
+blocks. For rules of the machine, `argus.hardware` must find the rule broken as well. A refutation that is not confirmed
+is reported as unknown, never as refuted.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from argus.diagnostic import Diagnostic, Severity, Verdict, Witness
+from argus.hardware import breaks
 from argus.ir.nodes import Arranged, Kernel, Roles
 from argus.simulate import NotReplayable, Violation, replay
 from argus.simulate.sizes import round_the_rings, several_programs
@@ -24,8 +26,10 @@ REPLAY_ITERATIONS = 4096
 class Replays:
     """The replays of a kernel within a limit of work. Findings at the same sizes and blocks share one."""
 
-    def __init__(self, kernel: Kernel, work: Work) -> None:
+    def __init__(self, kernel: Kernel, work: Work, launched: Kernel | None = None) -> None:
+        """`launched`: the kernel of one block, if `kernel` unites the blocks of a cluster."""
         self.kernel = kernel
+        self.launched = launched or kernel
         self._work = work
         self._known: dict[object, tuple[Violation, ...] | NotReplayable] = {}
 
@@ -133,6 +137,9 @@ def to_diagnostic(replays: Replays, finding: Finding, place: FailurePlace | None
     )
     if finding.severity is Severity.WARNING:
         return replace(plain, verdict=None)
+    if finding.verdict is Verdict.REFUTED and not documented(replays.launched, finding):
+        message = f"{finding.message}: not decided, because the replay by the vendors' documents does not confirm it"
+        return replace(plain, verdict=Verdict.UNKNOWN, code=f"{finding.property}-unknown", message=message)
     if finding.verdict is not Verdict.REFUTED or finding.place is None:
         return replace(plain, witness=finding.witness)
     violation, reason = None, "the simulator did not find it at the sizes of the candidate"
@@ -153,10 +160,21 @@ def to_diagnostic(replays: Replays, finding: Finding, place: FailurePlace | None
     return replace(plain, witness=witness(replays.kernel, place, violation, finding))
 
 
+def documented(kernel: Kernel, finding: Finding) -> bool:
+    """Return True unless the finding is about a rule of the machine that the vendors' documents do not show broken.
+
+    Rules about addresses are decided for one execution: the simulator's, if there is a place to replay.
+    """
+    if finding.property != "machine":
+        return True
+    found = breaks(kernel, finding.code, finding.span)
+    return finding.place is not None if found is None else found
+
+
 def confirm(replays: Replays, finding: Finding, place: FailurePlace) -> Violation | None:
     """Return the simulator's violation of the same property that is closest to the finding; None if there is none.
 
-    A broken rule of the machine or of progress is confirmed by any violation.
+    A lack of progress is confirmed by any violation, and so is a rule that the kernel breaks in every launch.
     """
     arranged = any(isinstance(p, Arranged) for p in replays.kernel.preconditions)
     # The contents of arranged tensors are drawn, so any block may break the property.
@@ -166,7 +184,7 @@ def confirm(replays: Replays, finding: Finding, place: FailurePlace) -> Violatio
         blocks = [b for b in (place.other_block, place.block) if b is not None]
     violations = replays.at(place, blocks, finding)
     same = [v for v in violations if v.property == finding.property and finding.object in ("", v.object)]
-    if finding.property in ("machine", "progress"):  # any violation confirms a broken rule
+    if finding.property == "progress" or breaks(replays.launched, finding.code, finding.span):
         same = list(violations)
 
     def closeness(violation: Violation) -> tuple[bool, bool, bool]:
