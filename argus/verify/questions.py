@@ -18,7 +18,7 @@ from argus.verify.checks import initialisation, invariance, races
 from argus.verify.findings import Finding
 from argus.verify.model.relations import Model
 from argus.verify.model.translator import NonAffine
-from argus.verify.order import beginning, inflight, peers
+from argus.verify.order import beginning, inflight, peers, progress
 from argus.verify.order.order import Ordering
 from argus.verify.order.protocol import Protocol
 from argus.verify.reductions.window import Window
@@ -77,7 +77,7 @@ class Questions:
         return initialisation.check(self.model, self.data)
 
     def progress(self) -> list[Finding]:
-        return self.steps.check()
+        return progress.check(self.steps)
 
     def races(self) -> list[Finding]:
         return races.check(self.several, self.order, self.model.kernel.shared)

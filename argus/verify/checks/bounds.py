@@ -10,13 +10,11 @@ from collections.abc import Hashable, Iterator
 from argus.diagnostic import Verdict
 from argus.ir.access import Relation
 from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, Thread, op, walk
-from argus.ir.interval import WIDE, Interval, operate, within
 from argus.ir.nodes import Accumulate, AssertTags, For, Kernel, Map, MbarrierWait, Spec, Stmt, Tag, Tensor
 from argus.ir.places import places
-from argus.ir.types import MAX_EXTENT
 from argus.simulate.sizes import integer_arguments
+from argus.verify.checks.intervals import Intervals, counts_around
 from argus.verify.checks.launchable import launchable
-from argus.verify.checks.totals import Totals
 from argus.verify.findings import FailurePlace, Finding, axes_help, unknown
 from argus.verify.model.barriers import mbarrier_use
 from argus.verify.model.data import Data, counted, evaluated, partly_defined
@@ -40,7 +38,7 @@ class BoundsChecker:
     def __init__(self, kernel: Kernel, sites: tuple[Site, ...], solver: Solver) -> None:
         self.kernel, self.sites, self.solver = kernel, sites, solver
         self.data = Data(kernel, sites, solver)
-        self.totals = Totals(kernel, sites, self.interval)
+        self.intervals = Intervals(kernel, sites)
         self.findings: list[Finding] = []
         self._checked: set[tuple[object, ...]] = set()
         self._facts: dict[int, list[z3.BoolRef]] = {}
@@ -77,7 +75,7 @@ class BoundsChecker:
             result.append(z3.And(var >= first, var < solver.integer(stop)))
             if loop.step != 1:
                 result.append((var - first) % loop.step == 0)
-        for name, wrap in _counts(site).items():
+        for name, wrap in counts_around(site).items():
             count = solver.integer(LoopVar(name))
             result.append(z3.And(count >= 0, count < wrap))
         result += [solver.condition(guard) for guard in guards]
@@ -181,7 +179,7 @@ class BoundsChecker:
                 return
 
     def _inside(self, site: Site, index: Expr, extent: Expr) -> bool:
-        low, high = self.interval(index, site)
+        low, high = self.intervals.of(index, site)
         return isinstance(extent, Const) and low >= 0 and high < int(extent.value)
 
     def _overflow(self, site: Site | None, expr: Expr, what: str) -> None:
@@ -189,7 +187,7 @@ class BoundsChecker:
             if not isinstance(part, Op) or not _may_overflow(part):
                 continue
             least, most = part.dtype.integers
-            low, high = self.interval(part, site)
+            low, high = self.intervals.of(part, site)
             if (low >= least and high <= most) or self._seen(site, (part,)):
                 continue
             answer = self._answer(site, self._held(part, least, most), [part])
@@ -199,12 +197,12 @@ class BoundsChecker:
 
     def _total(self, site: Site, stmt: Accumulate) -> None:
         """Check that a sum of integers that do not depend on data stays in the range of its type."""
-        if stmt.op != "add" or not self.totals.counts(stmt.dst.obj):
+        if stmt.op != "add" or not self.intervals.totals.counts(stmt.dst.obj):
             return
         if self.kernel.object(stmt.dst.obj).dtype.modular:
             return
         least, most = self.kernel.object(stmt.dst.obj).dtype.integers
-        low, high = self.totals.range(stmt.dst.obj)
+        low, high = self.intervals.totals.range(stmt.dst.obj)
         if low < least or high > most:
             text = f"cannot exclude that a sum of integers leaves the range of its type: up to {max(high, -low)}"
             help = "bound the sizes with al.requires, or add up in al.int64"
@@ -222,7 +220,7 @@ class BoundsChecker:
     def _defined(self, site: Site, part: Op) -> None:
         """Check that an operation without a result for some operands (division, shift) has a result here."""
         operand, shift = part.args[1], part.op in ("shl", "shr")
-        low, high = self.interval(operand, site)
+        low, high = self.intervals.of(operand, site)
         decided = low >= 0 and high < part.dtype.bits if shift else low > 0 or high < 0
         if decided or self._seen(site, (part,), "operand"):
             return
@@ -264,45 +262,6 @@ class BoundsChecker:
             return True
         self._checked.add(key)
         return False
-
-    # ------------------------------------------------------------------ intervals
-
-    def interval(self, expr: Expr, site: Site | None) -> Interval:
-        """Constant bounds of an integer expression at a site, in unbounded arithmetic."""
-        match expr:
-            case Const(value=value) if not isinstance(value, float):
-                return int(value), int(value)
-            case Param(name=name) if name in self.kernel.sizes:
-                return 0, MAX_EXTENT
-            case Param(dtype=dtype) if dtype.is_int:
-                return dtype.integers
-            case ProgramId(axis=axis):
-                grid = self.kernel.grid
-                if grid is None:
-                    return 0, 2**31 - 2
-                return (0, max(0, self.interval(grid[axis], None)[1] - 1)) if axis < len(grid) else (0, 0)
-            case LoopVar(name=name) if site is not None and name in _counts(site):
-                return 0, _counts(site)[name] - 1
-            case LoopVar(name=name) if site is not None:
-                loop = next((loop for loop in site.loops if loop.var == name), None)
-                if loop is None:
-                    return WIDE
-                return self.interval(loop.start, site)[0], self.interval(loop.stop, site)[1] - 1
-            case Coord(axis=axis) if site is not None and axis < len(site.shape):
-                return 0, site.shape[axis] - 1
-            case Thread():
-                return 0, self.kernel.num_threads - 1
-            case Elem(obj=obj, dtype=dtype) if dtype.is_int:
-                return self.totals.range(obj) if self.totals.counts(obj) else dtype.integers
-            case Op(op=name, args=args) if expr.dtype.is_int and all(a.dtype.is_int for a in args):
-                return within(expr.dtype, operate(name, [self.interval(a, site) for a in args]))
-            case Op(op="cast") if expr.dtype.modular:
-                return expr.dtype.integers
-            case Op(op="where", args=(_, a, b)):
-                x, y = self.interval(a, site), self.interval(b, site)
-                return min(x[0], y[0]), max(x[1], y[1])
-            case _:
-                return WIDE
 
     # ------------------------------------------------------------------ findings
 
@@ -394,8 +353,3 @@ def _around(site: Site) -> Hashable:
     """Return a key for the loops and branches around a site. Loops count by identity, since hashing one hashes its
     body."""
     return tuple(map(id, site.loops)), site.guards
-
-
-def _counts(site: Site) -> dict[str, int]:
-    """Map the running counts of the loops around a site to the numbers at which they wrap."""
-    return {loop.counter.name: loop.counter.wrap for loop in site.loops if loop.counter is not None}

@@ -74,7 +74,7 @@ def _within_block(model: Model, ordering: Ordering, obj: Shared | Tensor, a: Cel
     loose = ordering.unordered(in_turn, a.site, b.site, order)
     if a.site is b.site and _self_conflict(model, a, b):
         loose = loose.union(conflict.intersect(isl.Map.identity(conflict.get_space())))
-    rounds = model.next_rounds(obj.name)
+    rounds = model.rings.next_rounds(obj.name)
     if rounds is not None:  # the same buffer in a later round: the later trip comes second
         again = model.iteration_cells(a).apply_range(rounds).apply_range(model.iteration_cells(b).reverse())
         early = ordering.unordered(again, a.site, b.site, order)

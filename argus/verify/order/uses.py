@@ -21,7 +21,8 @@ from argus.ir.nodes import BarrierArrive, BarrierSync, Mbarrier, Roles
 from argus.verify.model.barriers import barrier_use
 from argus.verify.model.isl import Map, Set, isl, point
 from argus.verify.model.program import PROGRAM, Site, own_turn, turns
-from argus.verify.model.relations import Count, Model
+from argus.verify.model.relations import Model
+from argus.verify.model.rings import Count
 from argus.verify.model.translator import NonAffine
 
 _FEW = 4
@@ -53,8 +54,8 @@ class Uses:
         depths = {len(site.loops) for site in uses} - {0}
         if all(map(is_named, uses)) and len(depths) == 1 and depths != {1}:
             yield from self._by_trips(barrier, uses)
-        places = [(s, self.model.ring_place(s, _index_of(s))) for s in uses]
-        counts = [self.model.count(s, place) for s, place in places if place is not None]
+        places = [(s, self.model.rings.place(s, _index_of(s))) for s in uses]
+        counts = [self.model.rings.count(s, place) for s, place in places if place is not None]
         if not counts:
             yield Ring(barrier, isl.Map("{ [i, n] -> [i, m] : m = n - 1 and m >= 0 }"), None)
             return
@@ -67,7 +68,7 @@ class Uses:
 
     def _by_trips(self, barrier: Mbarrier, uses: list[Site]) -> Iterator[Ring]:
         """Name a named barrier's uses by the trips of nested loops, and by earlier trips for uses before the loops."""
-        counts = [self.model.count_of(site, site.loops) for site in uses if site.loops]
+        counts = [self.model.rings.count_of(site, site.loops) for site in uses if site.loops]
         if not self._alike(counts):
             return
         roles = [self.team(site) for site in uses if not site.loops]
@@ -120,10 +121,10 @@ class Uses:
         index = _index_of(site)
         if ring.count is not None and is_named(site):
             return [keys.intersect_domain(iterations) for keys in self._trips(ring, ring.count, site)]
-        place = self.model.ring_place(site, index)
+        place = self.model.rings.place(site, index)
         if place is not None:
             shifts = {place.shift % place.size, place.shift % place.size - place.size}
-            found = [self.model.trips(site, place, shift) for shift in sorted(shifts, key=abs)]
+            found = [self.model.rings.trips(site, place, shift) for shift in sorted(shifts, key=abs)]
             return [keys.intersect_domain(iterations) for keys in found]
         index = self.model.resolve(site, index)
         if isinstance(index, Const):
@@ -139,7 +140,7 @@ class Uses:
         `ring.ahead` trips before the first.
         """
         if site.loops:
-            own = self.model.trip(site, site.loops)
+            own = self.model.rings.trip(site, site.loops)
             return [own.apply_range(count.after(-behind)) for behind in range(ring.ahead + 1)]
         depth, every = count.trips.dim(isl.dim_type.set), self.model.clock(site).domain()
         return [isl.Map.from_domain_and_range(every, _trip_before(depth, d)) for d in range(ring.ahead, 0, -1)]

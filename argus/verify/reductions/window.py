@@ -44,7 +44,7 @@ class Window(Model):
     def __init__(self, even: Model) -> None:
         self._values: dict[Expr, str] = {}
         super().__init__(even.kernel, lean=even.lean)
-        self.programs = 1 + max([1, *(b.count for b in even.kernel.barriers), *self.ring_sizes])
+        self.programs = 1 + max([1, *(b.count for b in even.kernel.barriers), *self.rings.sizes])
         for site in self.sites:
             if turns(site.role) > 1:
                 raise NonAffine("roles take turns in programs that take different steps")

@@ -1,0 +1,178 @@
+"""The statement instances of a kernel: sets of points `S3[k, c0, c1]` under loops and branches.
+
+The points are loop counters, then element coordinates, over parameters (sizes, program ids, integer arguments).
+`translator` writes the formulas about them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from argus.ir.expr import Expr, LoopVar, ProgramId, Thread, op, rewrite, walk
+from argus.ir.nodes import For, Kernel, Programs
+from argus.verify.model.context import Known
+from argus.verify.model.isl import Map, Set, involves, isl, without_last
+from argus.verify.model.program import PROGRAM, Site, loops_by_trip, representatives, sites
+from argus.verify.model.resolving import block_bounds, definitions_of, differs_by_block, least, resolved
+from argus.verify.model.translator import NonAffine, Translator, counter, holder_condition
+from argus.verify.model.uses import certain
+
+
+class Instances:
+    """The sites of a kernel, the sets of their instances, and the context of its sizes."""
+
+    def __init__(self, kernel: Kernel, definitions: Sequence[Expr] = (), *, lean: bool = False) -> None:
+        """Build the sites and the context.
+
+        `definitions`: facts about scalars besides the preconditions, which are too complicated to be in every set.
+        A `lean` model knows fewer facts about the sizes, and its sets have only the parameters that they depend on, in
+        any order. A proof on it is valid, but a counterexample on it is not.
+        """
+        self.kernel, self.lean = kernel, lean
+        self.sites = sites(kernel)
+        self.like = representatives(self.sites)
+        self.persistent = any(isinstance(s.stmt, Programs) for s in self.sites)
+        loops = [s.stmt for s in self.sites if isinstance(s.stmt, For)]
+        counting = frozenset(loop.counter.name for loop in loops if loop.counter is not None)
+        self.translator = Translator(counts=counting, trips=loops_by_trip(kernel), lean=lean)
+        self._bounds = block_bounds(self.sites) if lean else {}
+        exactly = (*definitions, *definitions_of(self._bounds))
+        self.context = Known(kernel, self.translator, exactly, lean, certain(kernel, self.sites))
+        for fact in least(self._bounds):
+            self.context.narrow(self.when(fact))
+        self._bare: dict[int, tuple[Set, bool, str]] = {}
+        self._domains: dict[int, tuple[Set, bool, str]] = {}
+        self._parsed: dict[str, Set] = {}
+        self._text: dict[int, str] = {}
+
+    programs: int | None = None
+    """The number of consecutive programs that are distinguished; None: any number, all of which take the same steps."""
+
+    @property
+    def uneven(self) -> bool:
+        """Return True if programs of a block may take different steps: a loop or branch depends on the program."""
+        return self.persistent and any(
+            differs_by_block(self.resolve(site, expr))
+            for site in self.sites
+            for expr in (*site.guards, *(e for loop in site.loops for e in (loop.start, loop.stop)))
+        )
+
+    def coords(self, rank: int) -> tuple[str, ...]:
+        return tuple(f"c{axis}" for axis in range(rank))
+
+    def varying(self, cells: Map) -> list[str]:
+        """Return the parameters on which `cells` depends, other than program ids, that may differ from block to block.
+        """
+        parameters = self.translator.parameters.items()
+        differ = [n for n, e in parameters if not isinstance(e, ProgramId) and differs_by_block(e)]
+        return [name for name in differ if involves(cells, (name,))]
+
+    def parse_set(self, text: str) -> Set:
+        return self.translator.set(text)
+
+    def parse_map(self, text: str) -> Map:
+        return self.translator.map(text)
+
+    def when(self, condition: Expr) -> Set:
+        """Return the parameters for which a condition holds."""
+        return self.parse_set(f"{{ : {self.translator.condition(condition, ())} }}")
+
+    def where(self, site: Site, condition: Expr) -> Set:
+        """Return the instances of a site at which a condition holds, whether they run or not."""
+        coords = self.coords(len(site.shape))
+        text = self.translator.condition(self.resolve(site, condition), coords)
+        return self.parse_set(f"{{ {self.tuple_text(site, coords)} : {text} }}")
+
+    def image(self, site: Site, exprs: Sequence[Expr], name: str = "", *, elements: bool = True) -> Map:
+        """{instance of a site -> `name[exprs]`}, whether the instance runs or not; iterations if not `elements`."""
+        coords = self.coords(len(site.shape)) if elements else ()
+        values = ", ".join(self.translator.integer(self.resolve(site, e), coords) for e in exprs)
+        return self.parse_map(f"{{ {self.tuple_text(site, coords)} -> {name}[{values}] }}")
+
+    def iterations(self, site: Site) -> Map:
+        """{instance of a site -> its iteration}."""
+        rank = len(site.iterators) + len(site.shape)
+        space = isl.Space.set_alloc(isl.DEFAULT_CONTEXT, 0, rank)
+        return without_last(space, site.name, len(site.shape))
+
+    def domain(self, site: Site) -> tuple[Set, bool, str]:
+        """Instances of a site under its loops and branches, as (set, exact, reason)."""
+        if site.index not in self._domains:
+            bare, exact, reason = self.bare_domain(site)
+            self._domains[site.index] = (bare.intersect_params(self.context.set), exact, reason)
+        return self._domains[site.index]
+
+    def bare_domain(self, site: Site) -> tuple[Set, bool, str]:
+        """Return `domain` without the context: for any value of the parameters."""
+        if site.index not in self._bare:
+            self._bare[site.index] = self._make_domain(site)
+        return self._bare[site.index]
+
+    def _make_domain(self, site: Site) -> tuple[Set, bool, str]:
+        coords = self.coords(len(site.shape))
+        conditions = [f"0 <= {c} < {n}" for c, n in zip(coords, site.shape, strict=True)]
+        exact, reason = True, ""
+        for loop in site.loops:
+            try:
+                conditions += self.loop_conditions(site, (loop,))
+            except NonAffine as error:
+                exact, reason = False, str(error)
+        for guard in site.guards:
+            try:
+                conditions.append(self.guard_text(site, self.in_program(self.resolve(site, guard)), coords))
+            except NonAffine as error:
+                exact, reason = False, str(error)
+        dims = self.tuple_text(site, coords, "")
+        self._text[site.index] = f"{dims} : {conditions}"
+        return self.instances(dims, conditions).set_tuple_name(site.name), exact, reason
+
+    def in_program(self, expr: Expr) -> Expr:
+        """Return the form in which the model uses a bound or a branch's condition; `window` overrides it."""
+        return expr
+
+    def instances(self, dims: str, conditions: Sequence[str]) -> Set:
+        """Return the points of a tuple that satisfy some conditions; cached, since neighbouring statements share them.
+        """
+        text = f"{{ {dims} : {' and '.join(conditions) or 'true'} }}"
+        if text not in self._parsed:
+            self._parsed[text] = self.parse_set(text)
+        return self._parsed[text]
+
+    def loop_conditions(self, site: Site, loops: tuple[For, ...]) -> list[str]:
+        """Return the conditions that the counters of some loops around a site are in range, as isl text."""
+        conditions = []
+        for loop in loops:
+            if loop.var == PROGRAM:  # no upper bound: a proof for any number of programs holds for the actual one
+                conditions.append(f"0 <= {counter(PROGRAM)}")
+                continue
+            begin, stop = (self.in_program(self.resolve(site, e)) for e in (loop.start, loop.stop))
+            conditions += [self.translator.condition(op("le", begin, LoopVar(loop.var)), ())]
+            conditions += [self.translator.condition(op("lt", LoopVar(loop.var), stop), ())]
+            var, start = (self.translator.integer(e, ()) for e in (LoopVar(loop.var), begin))
+            if loop.step > 1 and loop.var not in self.translator.trips:
+                conditions.append(f"({var} - {start}) mod {loop.step} = 0")
+        return conditions
+
+    def resolve(self, site: Site, expr: Expr) -> Expr:
+        """Replace computed registers by their values, and bounds by names; see `resolved` and `block_bounds`."""
+        return rewrite(resolved(self.sites, site, expr), self._bounds.get)
+
+    def guard_text(self, site: Site, guard: Expr, coords: tuple[str, ...]) -> str:
+        """Return a branch condition for an element, as isl text.
+
+        A condition on the thread becomes a condition on the thread that holds the element.
+        """
+        guard = self.resolve(site, guard)
+        text = self.translator.condition(guard, coords)
+        if not any(isinstance(e, Thread) for e in walk(guard)):
+            return text
+        layout = getattr(site.stmt, "layout", None)
+        if layout is None:
+            raise NonAffine("the branch depends on the thread")
+        if int(layout.counts().max()) > 1:
+            raise NonAffine("the branch depends on the thread, and replicas of an element stand in several threads")
+        return f"(exists thread: {holder_condition(layout, coords, 'thread')} and {text})"
+
+    def tuple_text(self, site: Site, coords: tuple[str, ...], name: str | None = None) -> str:
+        dims = ", ".join((*(counter(v) for v in site.iterators), *coords))
+        return f"{site.name if name is None else name}[{dims}]"
