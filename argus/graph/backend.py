@@ -20,6 +20,7 @@ from argus.graph.calls import call_library
 from argus.graph.capture import inputs, meta_of
 from argus.graph.channels import keep_channels_last
 from argus.graph.choice import why_left
+from argus.graph.compare import DIFFERENT, SAME, Different, compare_all
 from argus.graph.costs import costly_part
 from argus.graph.decompose import decompositions
 from argus.graph.folded import fold_constants
@@ -124,6 +125,9 @@ class Backend:
         return Report(own, timed)
 
 
+_Good = tuple[Group, KernelText]
+
+
 class _Compilation:
     def __init__(
         self, gm: torch.fx.GraphModule, options: Options, generator: Generator | None, survey: Survey | None
@@ -140,6 +144,7 @@ class _Compilation:
         self.gm, self.options, self.generator, self.survey = gm, options, generator, survey
         self.refused: dict[Any, str] = {}
         self.verdicts: dict[Any, str] = {}
+        self.comparisons: dict[str, str] = {}
         self.apart: list[Apart] = []
         self.entries: list[Entry] = []
 
@@ -178,6 +183,8 @@ class _Compilation:
                 continue
             texts, wrong = self.generated(found.groups)
             good = [(g, t) for g, t in zip(found.groups, texts, strict=True) if t is not None]
+            good, unlike = self.compared(good)
+            wrong += unlike
             orders = [order(t, self.target(g)) for g, t in good]
             outcomes = prove_all(orders, self.options.workers) if self.proves else [Outcome("proved")] * len(orders)
             wrong += [(g, o) for (g, _), o in zip(good, outcomes, strict=True) if o.verdict != "proved"]
@@ -185,6 +192,17 @@ class _Compilation:
                 return found, [t for _, t in good]
             for group, outcome in wrong:
                 self.divide(group, outcome)
+
+    def compared(self, good: Sequence[_Good]) -> tuple[list[_Good], list[tuple[Group, Outcome]]]:
+        """Separate the groups whose specifications differ from PyTorch on small tensors."""
+        results = compare_all([(group, text, self.target(group)) for group, text in good])
+        for (_, text), result in zip(good, results, strict=True):
+            if result.verdict == DIFFERENT and self.options.differences == "raise":
+                raise Different(f"{text.name}: {result.reason}")
+            self.comparisons[text.text] = result.verdict if result.verdict == SAME else result.reason
+        found = list(zip(good, results, strict=True))
+        same = [pair for pair, result in found if result.verdict != DIFFERENT]
+        return same, [(group, Outcome("left", r.reason)) for (group, _), r in found if r.verdict == DIFFERENT]
 
     def generated(self, groups: Sequence[Group]) -> tuple[list[KernelText | None], list[tuple[Group, Outcome]]]:
         texts: list[KernelText | None] = []
@@ -248,6 +266,7 @@ class _Compilation:
             path=str(stored(order(text, self.target(group))) or ""),
             equality="over the real numbers",
             tensors=tuple(metas),
+            compared=self.comparisons[text.text],
         )
         self.entries.append(entry)
         return entry

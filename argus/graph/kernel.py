@@ -39,6 +39,13 @@ class KernelText:
     layout: Layout
 
 
+def specified_text(group: Group, like: Group, target: str) -> KernelText:
+    """Return the tensors and specifications of a group's kernel, without statements. Axes are those of the kernel of
+    the group `like`, which has the same operators at other sizes."""
+    found = layout(group, *_multiplied(like, target))
+    return KernelText(_name(group), "\n".join(_head(group, found, specifications(group, found), {}, 1, ())), found)
+
+
 Generator = Any
 """`generator(group, layout, target)` returns the statements of a kernel's body, its constants and its number of
 warps."""
@@ -49,11 +56,23 @@ def generate(group: Group, target: str, generator: Generator | None = None) -> K
     found = layout(group, *_multiplied(group, target))
     specified = specifications(group, found)
     body, constants, warps, requires = (generator or statements)(group, found, target)
+    lines = [*_head(group, found, specified, constants, warps, requires), *body, ""]
+    return KernelText(_name(group), "\n".join(lines), found)
+
+
+def _head(
+    group: Group,
+    found: Layout,
+    specified: dict[str, str],
+    constants: dict[str, int],
+    warps: int,
+    requires: tuple[str, ...],
+) -> list[str]:
+    """Return the lines of a kernel before its statements: tensors, preconditions and specifications."""
     types = dtypes(found)
-    name = _name(group)
     params = [f"    {p.name}: {_annotation(p, types[p.name])}," for p in (*found.reads, *found.writes)]
     params += [f"    {key}: al.constexpr = {value}," for key, value in constants.items()]
-    lines = [
+    return [
         f'"""{_operators(group)}"""',
         "",
         "import argus",
@@ -61,15 +80,12 @@ def generate(group: Group, target: str, generator: Generator | None = None) -> K
         "",
         "",
         f"@argus.kernel(num_warps={warps})",
-        f"def {name}(",
+        f"def {_name(group)}(",
         *params,
         "):",
         *(f"    al.requires({condition})" for condition in requires),
         *(f"    al.spec({out}, {text})" for out, text in specified.items()),
-        *body,
-        "",
     ]
-    return KernelText(name, "\n".join(lines), found)
 
 
 def statements(group: Group, found: Layout, target: str) -> tuple[list[str], dict[str, int], int, tuple[str, ...]]:

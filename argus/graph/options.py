@@ -16,12 +16,15 @@ class Options:
     `fallback`: who runs the operators that no kernel takes, "inductor" or "eager". `workers`: number of processes that
     prove side by side, by default one for each core. `cudagraphs`: record the launches in CUDA graphs. `prefer`:
     "proved" runs every kernel that is proved, "fast" leaves products for which PyTorch is measured to be faster.
+    `differences`: a group whose specification differs from PyTorch is left ("leave"), or ends the compilation
+    ("raise").
     """
 
     fallback: str = "inductor"
     workers: int | None = None
     cudagraphs: bool = False
     prefer: str = "proved"
+    differences: str = "leave"
 
     @classmethod
     def of(cls, given: Mapping[str, Any] | None, mode: str | None = None) -> Options:
@@ -33,7 +36,7 @@ class Options:
             raise ValueError(f"backend argus has no mode {mode!r}; it has {', '.join(_MODES)}")
         given = {"cudagraphs": _MODES[mode or "default"]} | dict(given or {})
         known = {"fallback": ("inductor", "eager"), "workers": None, "cudagraphs": (True, False)}
-        known |= {"prefer": ("proved", "fast")}
+        known |= {"prefer": ("proved", "fast"), "differences": ("leave", "raise")}
         for name, value in given.items():
             if name not in known:
                 raise ValueError(f"backend argus has no option {name!r}; it has {', '.join(known)}")

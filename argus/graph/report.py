@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from math import fsum
 from typing import Any
 
 from argus.graph.capture import Meta
@@ -30,6 +31,7 @@ class Entry:
     equality: str = ""
     call: Any = None  # the call and the tensors on which it runs, for measurements
     tensors: tuple[Meta, ...] = ()
+    compared: str = ""  # how the specification was compared with PyTorch
     refused: list[str] = field(default_factory=list)  # launches that PyTorch had to run instead, with reasons
 
 
@@ -50,14 +52,19 @@ class Report:
     The keys of an entry are: `kernel`, its name; `share`, its share of the time of all graphs of the model, each run
     once; `verdict`, one of "proved", "unknown", "refuted" or "left"; `specified`, True if its specification was proved;
     `reason`, if operators were not taken, or did not run as planned; `equality`, the sense in which values are equal;
-    `by`, one of "argus", "inductor" or "eager"; `path`, the file with the kernel's text. `measured` says whether times
-    are measured, or estimated for an H200. `notes` say which graphs do not run as asked, and why.
+    `compared`, "same" if small tensors showed no difference between the specification and PyTorch, else why they were
+    not compared; `by`, one of "argus", "inductor" or "eager"; `path`, the file with the kernel's text.
+
+    `measured` says whether times are measured, or estimated for an H200. `notes` say which graphs do not run as asked,
+    and why. `proved_share` is the share of the time in kernels that are proved to compute what the graph specifies.
     """
 
     def __init__(self, graphs: Sequence[Graph], measured: bool) -> None:
         self.measured = measured
         self.notes = tuple(f"{graph.name}: {graph.note}" for graph in graphs if graph.note)
-        total = sum(e.seconds for g in graphs for e in g.entries) or 1.0
+        total = fsum(e.seconds for g in graphs for e in g.entries) or 1.0
+        proved = (e.seconds for g in graphs for e in g.entries if e.verdict == "proved" and e.specified)
+        self.proved_share = fsum(proved) / total
         self.rows: list[dict[str, Any]] = [
             {
                 "graph": graph.name,
@@ -68,17 +75,13 @@ class Report:
                 "specified": entry.specified,
                 "reason": "; ".join(dict.fromkeys(filter(None, (entry.reason, *entry.refused)))),
                 "equality": entry.equality,
+                "compared": entry.compared,
                 "by": entry.by,
                 "path": entry.path,
             }
             for graph in graphs
             for entry in graph.entries
         ]
-
-    @property
-    def proved_share(self) -> float:
-        """The share of the time in kernels that are proved to compute what the graph specifies."""
-        return float(sum(r["share"] for r in self.rows if r["verdict"] == "proved" and r["specified"]))
 
     def __str__(self) -> str:
         from io import StringIO
@@ -97,6 +100,9 @@ class Report:
         text = StringIO()
         console = Console(file=text, width=160)
         console.print(table)
+        if unlike := [row for row in self.rows if row["compared"] not in ("", "same")]:
+            names = ", ".join(dict.fromkeys(f"{row['kernel']} ({row['compared']})" for row in unlike))
+            console.print(f"specifications that were not compared with PyTorch: {names}", highlight=False, markup=False)
         for note in self.notes:
             console.print(note, highlight=False, markup=False)
         return text.getvalue()

@@ -7,7 +7,7 @@ a group therefore cost nothing, and a kernel has no statements for them.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 from argus.graph.terms import Extent, product
 
@@ -81,8 +81,17 @@ class Space:
         self._values[key] = dims
         self._insist_on(dims)
 
-    def keys(self) -> Sequence[Hashable]:
-        return tuple(self._values)
+    def items(self) -> Iterator[tuple[Hashable, Dims]]:
+        """Yield the values with their dimensions."""
+        return ((key, self[key]) for key in tuple(self._values))
+
+    def at_sizes(self, sizes: Mapping[int, int], names: Mapping[Hashable, Hashable]) -> Space:
+        """Return a space of the same structure whose atoms have other sizes, with the values in `names` under new keys.
+        """
+        other = Space()
+        other._sizes, other._now = [sizes.get(atom, 1) for atom in range(len(self))], dict(self._now)
+        other._values = {names[key]: dims for key, dims in self._values.items() if key in names}
+        return other
 
     def resolved(self, dims: Dims) -> Dims:
         """Return the dimensions in terms of the current atoms."""
