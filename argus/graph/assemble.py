@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from argus.graph.capture import Value, is_view, value_of, writes
-from argus.graph.partition import Group
+from argus.graph.group import Group
 
 if TYPE_CHECKING:
     from torch.fx import Node

@@ -24,12 +24,13 @@ from argus.graph.compare import DIFFERENT, SAME, Different, compare_all
 from argus.graph.costs import costly_part
 from argus.graph.decompose import decompositions
 from argus.graph.folded import fold_constants
+from argus.graph.group import Group
 from argus.graph.grouped import multiply_groups
 from argus.graph.kernel import Generator, KernelText, generate, is_read_by_boxes
 from argus.graph.launch import Kernel, View
 from argus.graph.numbers import fold_numbers
 from argus.graph.options import Options
-from argus.graph.partition import Apart, Group, Partition, partition
+from argus.graph.partition import Apart, Partition, partition
 from argus.graph.phases import store_in_turns
 from argus.graph.picked import pick_before_softmax
 from argus.graph.pooled import pool_by_rows

@@ -15,8 +15,8 @@ from math import ceil, gcd, prod
 
 from argus.graph.capture import Value, inputs, meta_of
 from argus.graph.generate import Emitter
+from argus.graph.group import Group
 from argus.graph.layout import Axis, Layout
-from argus.graph.partition import Group
 from argus.graph.space import Mismatch
 from argus.graph.tiles import FEW_CHANNELS, LEAST_CHANNELS, LEAST_FILTERS, ConvolutionTile, Tile, convolution_tile
 from argus.graph.window import window_of

@@ -7,7 +7,8 @@ from typing import Any
 
 from argus.graph import capture
 from argus.graph.capture import Value
-from argus.graph.partition import Apart, Group
+from argus.graph.group import Group
+from argus.graph.partition import Apart
 from argus.graph.window import most_filter_axes
 
 MOST_COST, TERMS, LARGE = 3, 550, 2**22

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from argus.graph.capture import Value, inputs
-from argus.graph.partition import Group
+from argus.graph.group import Group
 from argus.graph.taps import TapsEmitter
 from argus.graph.window import window_of
 

@@ -11,8 +11,8 @@ from math import ceil, prod
 
 from argus.graph.capture import inputs, meta_of
 from argus.graph.convolutions import ConvolutionEmitter, Spatial, spatials
+from argus.graph.group import Group
 from argus.graph.layout import Layout
-from argus.graph.partition import Group
 from argus.graph.tiles import FEW_CHANNELS, ConvolutionTile, direct_tile
 from argus.graph.window import window_of
 

@@ -16,8 +16,8 @@ from typing import Any
 
 from argus.graph.capture import inputs, meta_of
 from argus.graph.convolutions import ConvolutionEmitter, Spatial, by_matrices, pixels_of, spatials
+from argus.graph.group import Group
 from argus.graph.layout import PLACE, Layout
-from argus.graph.partition import Group
 from argus.graph.tiles import ConvolutionTile, flat_tile
 from argus.graph.window import window_of
 

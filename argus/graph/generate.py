@@ -9,60 +9,25 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from itertools import count
 from typing import Any
 
 from argus.graph import capture
 from argus.graph.capture import Value, inputs, is_view, meta_of, results, value_of
+from argus.graph.group import Group
 from argus.graph.indexing import indexed
 from argus.graph.layout import Axis, Layout, Param
 from argus.graph.operators import elements, name_of
-from argus.graph.partition import Group
 from argus.graph.reduced import BACKWARDS, SCANS
+from argus.graph.reduction_text import IDENTITY, INTEGERS, ONTO, REDUCTIONS, identity
 from argus.graph.row import INDEXED, POINTWISE, REDUCTION, NotExpressible, Operand, Result, Site
 from argus.graph.terms import Element, Load, Term, is_float, walk
-from argus.graph.text import bare, dtype, literal, printed
+from argus.graph.text import Lines, bare, dtype, printed
 from argus.graph.tiles import Tile
-
-IDENTITY = {"sum": "0.0", "prod": "1.0", "max": '-float("inf")', "min": 'float("inf")'}
-INTEGERS = {"max": "-2147483648", "min": "2147483647"}
-"""The identity elements of extrema of int32."""
-ONTO = {"sum": "{a} + {b}", "prod": "{a} * {b}", "max": "al.maximum({a}, {b})", "min": "al.minimum({a}, {b})"}
-
+from argus.graph.transposed import store_transposed
 
 MOST_BLOCKS = 65535
 """Largest number of blocks along the second and third axis of a grid of two or three axes. Grids of four axes are
 counted along the first."""
-
-
-class Lines:
-    """The indented statements of a kernel's body."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-        self.depth = 1
-        self.names = count()
-
-    def add(self, line: str) -> None:
-        self.lines.append("    " * self.depth + line)
-
-    def bind(self, text: str) -> str:
-        """Bind an expression to a new name. A name stays as it is."""
-        if text.isidentifier():
-            return text
-        name = f"v{next(self.names)}"
-        self.add(f"{name} = {bare(text)}")
-        return name
-
-
-def turning(tile: Tile, param: Param) -> str:
-    """Return the last part of a shared tile's declaration, which gives it a layout without bank conflicts when columns
-    are read."""
-    bits = {"float32": 2, "float16": 3, "bfloat16": 3}.get(param.meta.dtype)
-    whole = param.meta.dtype == "float32" and tile.width >= 32 and tile.height >= 32
-    if bits is None or not whole:
-        return ")"
-    return f", layout=al.swizzle(3, {bits}, {tile.width.bit_length() - 1}))"
 
 
 class Emitter:
@@ -207,32 +172,13 @@ class Emitter:
 
     def store(self, param: Param) -> None:
         if self.tile.turned:
-            return self.store_turned(param)
+            return store_transposed(param, self.value(param.value), self.tile, self.out)
         value = self.value(param.value)
         where = ", ".join(map(self.index, param.axes)) or "0"
         mask = self.mask(param.axes)
         made = dtype(param.meta.dtype)
         text = value if param.meta.dtype == "bool" else f"{value}.to({made})"
         self.out.add(f"al.store({param.name}[{where}], {text}{f', mask={mask}' if mask else ''})")
-
-    def store_turned(self, param: Param) -> None:
-        """Transpose a tile in shared memory, so that accesses on both sides cover whole cache lines."""
-        tile, out, made = self.tile, self.out, dtype(param.meta.dtype)
-        assert tile.rows is not None
-        value = self.value(param.value)
-        text = value if param.meta.dtype == "bool" else f"{value}.to({made})"
-        name = f"turned{param.name}"
-        out.add(f"{name} = al.shared((HEIGHT, WIDTH), {made}{turning(tile, param)}")
-        out.add(f"al.store({name}, {text})")
-        out.add("al.barrier()")
-        size = {tile.columns.symbol: "WIDTH", tile.rows.symbol: "HEIGHT"}
-        where = [
-            f"p{a.index} * {size[a.symbol]} : p{a.index} * {size[a.symbol]} + {size[a.symbol]}"
-            if a.symbol in size
-            else a.index
-            for a in param.axes
-        ]
-        out.add(f"al.store({param.name}[{', '.join(where)}], al.load(al.trans({name})), boundary_check=(0, 1))")
 
     # ------------------------------------------------------------------------ values
 
@@ -256,7 +202,7 @@ class Emitter:
         if is_view(node):
             known[value] = self.value(value_of(node.args[0]))
         elif row.kind == REDUCTION:
-            for place, text in enumerate(_REDUCTIONS[name_of(node.target)](self, node)):
+            for place, text in enumerate(REDUCTIONS[name_of(node.target)](self, node)):
                 if text and value[1] == place:
                     known[value] = self.out.bind(text)
         elif row.kind == INDEXED:
@@ -280,7 +226,7 @@ class Emitter:
                 self.prepare(source)
             row = capture.row(node)
             if not is_view(node) and row is not None and row.kind == REDUCTION:
-                for text in _REDUCTIONS[name_of(node.target)](self, node, dry=True):
+                for text in REDUCTIONS[name_of(node.target)](self, node, dry=True):
                     assert not text
             if not self.dims_reduced(value):
                 self.value(value)
@@ -375,7 +321,7 @@ class Emitter:
             return self.block[key]
         name = f"v{next(self.out.names)}"
         shape = "(WIDTH,)" if self.flat else "(HEIGHT, WIDTH)"
-        self.out.add(f"{name} = al.full({shape}, {_identity(op, kind)}, {dtype(kind)})")
+        self.out.add(f"{name} = al.full({shape}, {identity(op, kind)}, {dtype(kind)})")
         loops = self.enter()
         self.out.add(f"{name} = {ONTO[op].format(a=name, b=self.masked(op, body(), kind))}")
         self.leave(loops)
@@ -433,7 +379,7 @@ class Emitter:
         if op == "sum" and text in self.zeroed:
             return text
         axes = tuple(a for a in (self.tile.rows, self.tile.columns) if a is not None)
-        return f"al.where({self.mask(axes)}, {bare(text)}, {_identity(op, kind)})"
+        return f"al.where({self.mask(axes)}, {bare(text)}, {identity(op, kind)})"
 
     def count(self) -> str:
         """Return the number of reduced elements as an expression."""
@@ -441,135 +387,3 @@ class Emitter:
         own = tile.columns if tile.over == "columns" else tile.rows
         assert own is not None
         return " * ".join(f"{a.size}.to(al.float32)" for a in (own, *tile.loops))
-
-
-def _identity(op: str, kind: str) -> str:
-    return IDENTITY[op] if is_float(kind) else INTEGERS[op]
-
-
-Reduction = Callable[..., tuple[str, ...]]
-"""`reduction(emitter, node, dry=False)` returns the texts of the results. With `dry`, it emits only the values of the
-block, and returns no texts."""
-
-
-def _simple(op: str, mean: bool = False) -> Reduction:
-    def reduction(e: Emitter, node: Any, dry: bool = False) -> tuple[str, ...]:
-        total = e.reduce((node, op), op, lambda: e.real(node))
-        return ("",) if dry else (f"{total} / ({e.count()})" if mean else total,)
-
-    return reduction
-
-
-def _place(least: bool) -> Reduction:
-    def reduction(e: Emitter, node: Any, dry: bool = False) -> tuple[str, ...]:
-        found = e.extremum(node, least)
-        return ("",) if dry else (found,)
-
-    return reduction
-
-
-def _scan(op: str) -> Reduction:
-    def reduction(e: Emitter, node: Any, dry: bool = False) -> tuple[str, ...]:
-        return ("",) if dry else (e.scan(op, lambda: e.real(node)),)
-
-    return reduction
-
-
-def _moments(e: Emitter, node: Any, correction: float) -> tuple[str, str]:
-    total = e.reduce((node, "sum"), "sum", lambda: e.real(node))
-    if (node, "mean") not in e.block:
-        e.block[(node, "mean")] = e.out.bind(f"{total} / ({e.count()})")
-    mean = e.block[(node, "mean")]
-
-    def squares() -> str:
-        centred = e.out.bind(f"{e.real(node)} - {mean}")
-        return f"{centred} * {centred}"
-
-    squared = e.reduce((node, "squares"), "sum", squares)
-    count = f"({e.count()} - {literal(float(correction))})" if correction else f"({e.count()})"
-    if (node, "variance") not in e.block:
-        e.block[(node, "variance")] = e.out.bind(f"{squared} / {count}")
-    return e.block[(node, "variance")], mean
-
-
-def _variance(e: Emitter, node: Any, dry: bool = False) -> tuple[str, ...]:
-    correction = capture.given(node)[2]
-    found = _moments(e, node, 1 if correction is None else correction)
-    return ("",) if dry else found
-
-
-def _norm(e: Emitter, node: Any, dry: bool = False) -> tuple[str, ...]:
-    order = capture.given(node)[1]
-
-    def body() -> str:
-        x = e.out.bind(e.real(node))
-        return f"{x} * {x}" if order == 2 else f"al.abs({x})"
-
-    total = e.reduce((node, "norm"), "max" if order == float("inf") else "sum", body)
-    if dry:
-        return ("",)
-    return (f"al.sqrt({total})" if order == 2 else total,)
-
-
-def _layer_norm(e: Emitter, node: Any, dry: bool = False) -> tuple[str, ...]:
-    _, _, weight, bias, eps = capture.given(node)
-    variance, mean = _moments(e, node, 0)
-    if (node, "inverse") not in e.block:
-        e.block[(node, "inverse")] = e.out.bind(f"al.rsqrt({variance} + {literal(eps)})")
-    inverse = e.block[(node, "inverse")]
-    if dry:
-        return ("",)
-    text = f"({e.real(node)} - {mean}) * {inverse}"
-    place = 1
-    if weight is not None:
-        text = f"{text} * {e.real(node, place)}"
-        place += 1
-    if bias is not None:
-        text = f"{text} + {e.real(node, place)}"
-    return text, mean, inverse
-
-
-def _softmax(e: Emitter, node: Any, dry: bool = False) -> tuple[str, ...]:
-    top = e.reduce((node, "max"), "max", lambda: e.real(node))
-    total = e.reduce((node, "total"), "sum", lambda: f"al.exp({e.real(node)} - {top})")
-    return ("",) if dry else (f"al.exp({e.real(node)} - {top}) / {total}",)
-
-
-def _log_softmax(e: Emitter, node: Any, dry: bool = False) -> tuple[str, ...]:
-    top = e.reduce((node, "max"), "max", lambda: e.real(node))
-    total = e.reduce((node, "total"), "sum", lambda: f"al.exp({e.real(node)} - {top})")
-    if (node, "log") not in e.block:
-        e.block[(node, "log")] = e.out.bind(f"al.log({total})")
-    return ("",) if dry else (f"{e.real(node)} - {top} - {e.block[(node, 'log')]}",)
-
-
-def _softmax_backward(e: Emitter, node: Any, dry: bool = False) -> tuple[str, ...]:
-    total = e.reduce((node, "total"), "sum", lambda: f"{e.real(node, 0)} * {e.real(node, 1)}")
-    return ("",) if dry else (f"{e.real(node, 1)} * ({e.real(node, 0)} - {total})",)
-
-
-def _log_softmax_backward(e: Emitter, node: Any, dry: bool = False) -> tuple[str, ...]:
-    total = e.reduce((node, "total"), "sum", lambda: e.real(node, 0))
-    return ("",) if dry else (f"{e.real(node, 0)} - al.exp({e.real(node, 1)}) * {total}",)
-
-
-_REDUCTIONS: dict[str, Reduction] = {
-    **{f"sum.{kind}": _simple("sum") for kind in ("default", "dim_IntList")},
-    **{f"mean.{kind}": _simple("sum", True) for kind in ("default", "dim")},
-    **{f"{name}.default": _simple("max") for name in ("amax", "max")},
-    **{f"{name}.default": _simple("min") for name in ("amin", "min")},
-    **{f"prod.{kind}": _simple("prod") for kind in ("default", "dim_int")},
-    "argmax.default": _place(False),
-    "argmin.default": _place(True),
-    "cumsum.default": _scan("sum"),
-    "cumprod.default": _scan("prod"),
-    "cumsum_backwards.default": _scan("sum"),
-    **{f"{name}.correction": _variance for name in ("var", "var_mean")},
-    "linalg_vector_norm.default": _norm,
-    "native_layer_norm.default": _layer_norm,
-    "_softmax.default": _softmax,
-    "_log_softmax.default": _log_softmax,
-    "_softmax_backward_data.default": _softmax_backward,
-    "_log_softmax_backward_data.default": _log_softmax_backward,
-}
-"""The generator's method for each reduction of the table."""

@@ -14,10 +14,10 @@ from argus.graph.depthwise import DepthwiseEmitter, is_depthwise
 from argus.graph.direct import DirectEmitter, is_direct
 from argus.graph.flat import FlatEmitter, is_flat
 from argus.graph.generate import Emitter
+from argus.graph.group import Group
 from argus.graph.indexing import follows
 from argus.graph.layout import Layout, Param, layout
 from argus.graph.operators import name_of
-from argus.graph.partition import Group
 from argus.graph.pooling import PoolEmitter
 from argus.graph.products import ProductEmitter
 from argus.graph.reduced import SCANS

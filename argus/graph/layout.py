@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from argus.graph.capture import Meta, Value, meta_of
-from argus.graph.partition import Group
+from argus.graph.group import Group
 from argus.graph.space import Dim, Dims, Mismatch
 from argus.graph.terms import Extent, product
 

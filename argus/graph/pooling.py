@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from argus.graph.capture import Value
-from argus.graph.generate import IDENTITY, ONTO
+from argus.graph.group import Group
 from argus.graph.layout import Layout
-from argus.graph.partition import Group
+from argus.graph.reduction_text import IDENTITY, ONTO
 from argus.graph.space import Dim
 from argus.graph.taps import TapsEmitter
 from argus.graph.tiles import Tile

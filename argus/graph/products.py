@@ -11,9 +11,9 @@ from typing import Any
 from argus.graph import capture
 from argus.graph.capture import Value
 from argus.graph.generate import Emitter
+from argus.graph.group import Group
 from argus.graph.layout import Axis, Layout, Param
 from argus.graph.operators import name_of
-from argus.graph.partition import Group
 from argus.graph.space import Mismatch
 from argus.graph.text import dtype, literal
 from argus.graph.tiles import ProductTile, Tile

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from argus.graph.capture import inputs, meta_of
 from argus.graph.convolutions import ConvolutionEmitter, Spatial, by_matrices, pixels_of, spatials
+from argus.graph.group import Group
 from argus.graph.layout import Layout
-from argus.graph.partition import Group
 from argus.graph.tiles import ConvolutionTile, row_tile, row_width
 from argus.graph.window import window_of
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from argus.graph import capture
 from argus.graph.capture import Value, meta_of, results, value_of
+from argus.graph.group import Group
 from argus.graph.layout import Layout, Param
 from argus.graph.operators import elements
-from argus.graph.partition import Group
 from argus.graph.row import NotExpressible, Operand, Result, Site, add, integer, mul
 from argus.graph.terms import Count, Element, Flat, Index, Load, Number, Reduce, Softmax, Term, Var, walk
 from argus.graph.text import bare, dtype, literal, printed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 from math import isinf, isnan
 
 from argus.graph.terms import Apply, Number, Term, dtype_of, is_float
@@ -66,3 +67,23 @@ def bare(text: str) -> str:
         if depth == 0:
             return text[1:-1] if place == len(text) - 1 else text
     return text
+
+
+class Lines:
+    """The indented statements of a kernel's body."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.depth = 1
+        self.names = count()
+
+    def add(self, line: str) -> None:
+        self.lines.append("    " * self.depth + line)
+
+    def bind(self, text: str) -> str:
+        """Bind an expression to a new name. A name stays as it is."""
+        if text.isidentifier():
+            return text
+        name = f"v{next(self.names)}"
+        self.add(f"{name} = {bare(text)}")
+        return name

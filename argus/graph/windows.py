@@ -11,18 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from argus.graph.reductions import Over
-from argus.graph.row import (
-    WINDOW,
-    Operand,
-    Row,
-    Site,
-    add,
-    apply,
-    integer,
-    mul,
-    real,
-    real_at,
-)
+from argus.graph.row import WINDOW, Operand, Row, Site, add, apply, integer, mul, real, real_at
 from argus.graph.terms import Element, Flat, Index, Number, Reduce, Term, cast, dtype_of, product
 from argus.graph.views import within
 
