@@ -19,10 +19,10 @@ from argus.backend.fingerprint import FORMAT, compiler
 from argus.environment import cache_directory
 from argus.graph import capture
 from argus.graph.capture import meta_of
+from argus.graph.group import Group
 from argus.graph.kernel import KernelText, specified_text
 from argus.graph.launch import View
 from argus.graph.layout import Param
-from argus.graph.partition import Group
 from argus.graph.small import NotSmall, Small
 
 SAME, DIFFERENT, NOT_COMPARED = "same", "different", "not compared"

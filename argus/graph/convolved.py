@@ -17,8 +17,8 @@ from typing import Any
 
 import torch
 
+from argus.graph.convolution_tiles import FEW_CHANNELS, LEAST_CHANNELS, LEAST_FILTERS, row_width
 from argus.graph.precise import HIGH, LOW, split
-from argus.graph.tiles import FEW_CHANNELS, LEAST_CHANNELS, LEAST_FILTERS, row_width
 from argus.graph.turns import in_turns
 from argus.graph.windows import each
 

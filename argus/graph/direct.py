@@ -10,10 +10,11 @@ from __future__ import annotations
 from math import ceil, prod
 
 from argus.graph.capture import inputs, meta_of
-from argus.graph.convolutions import ConvolutionEmitter, Spatial, spatials
+from argus.graph.convolution_tiles import FEW_CHANNELS, ConvolutionTile, direct_tile
+from argus.graph.convolutions import ConvolutionEmitter
 from argus.graph.group import Group
 from argus.graph.layout import Layout
-from argus.graph.tiles import FEW_CHANNELS, ConvolutionTile, direct_tile
+from argus.graph.spatial import Spatial, spatials
 from argus.graph.window import window_of
 
 

@@ -15,10 +15,11 @@ from math import ceil, prod
 from typing import Any
 
 from argus.graph.capture import inputs, meta_of
-from argus.graph.convolutions import ConvolutionEmitter, Spatial, by_matrices, pixels_of, spatials
+from argus.graph.convolution_tiles import ConvolutionTile, flat_tile
+from argus.graph.convolutions import ConvolutionEmitter
 from argus.graph.group import Group
 from argus.graph.layout import PLACE, Layout
-from argus.graph.tiles import ConvolutionTile, flat_tile
+from argus.graph.spatial import Spatial, by_matrices, pixels_of, spatials
 from argus.graph.window import window_of
 
 MOST_OUTSIDE = 1.6

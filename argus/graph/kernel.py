@@ -9,7 +9,7 @@ import torch
 
 from argus.graph import capture, direct, flat, rows, taps
 from argus.graph.capture import inputs, meta_of
-from argus.graph.convolutions import ConvolutionEmitter, by_matrices, tile_of
+from argus.graph.convolutions import ConvolutionEmitter, tile_of
 from argus.graph.depthwise import DepthwiseEmitter, is_depthwise
 from argus.graph.direct import DirectEmitter, is_direct
 from argus.graph.flat import FlatEmitter, is_flat
@@ -23,6 +23,7 @@ from argus.graph.products import ProductEmitter
 from argus.graph.reduced import SCANS
 from argus.graph.rows import RowEmitter, is_by_rows
 from argus.graph.space import Mismatch, Space
+from argus.graph.spatial import by_matrices
 from argus.graph.specification import dtypes, specifications
 from argus.graph.tiles import Tile, product_tile, tile
 from argus.graph.window import most_filter_axes, window_of

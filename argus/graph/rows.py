@@ -12,10 +12,11 @@ convolutions with a stride, and those with few channels, are read by boxes, too.
 from __future__ import annotations
 
 from argus.graph.capture import inputs, meta_of
-from argus.graph.convolutions import ConvolutionEmitter, Spatial, by_matrices, pixels_of, spatials
+from argus.graph.convolution_tiles import ConvolutionTile, row_tile, row_width
+from argus.graph.convolutions import ConvolutionEmitter
 from argus.graph.group import Group
 from argus.graph.layout import Layout
-from argus.graph.tiles import ConvolutionTile, row_tile, row_width
+from argus.graph.spatial import Spatial, by_matrices, pixels_of, spatials
 from argus.graph.window import window_of
 
 

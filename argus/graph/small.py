@@ -16,8 +16,8 @@ import torch
 
 from argus.graph import capture
 from argus.graph.capture import Value, inputs, meta_of, value_of
+from argus.graph.group import Group
 from argus.graph.operators import name_of
-from argus.graph.partition import Group
 from argus.graph.row import POINTWISE
 from argus.graph.space import Dim, Dims, Mismatch
 from argus.graph.turned import NAME as TURNED

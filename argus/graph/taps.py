@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from argus.graph.capture import inputs
-from argus.graph.convolutions import Spatial
 from argus.graph.generate import Emitter
 from argus.graph.group import Group
 from argus.graph.layout import Axis, Layout, Param
+from argus.graph.spatial import Spatial
 from argus.graph.tiles import Tile, window_tile
 from argus.graph.window import window_of
 
