@@ -53,6 +53,10 @@ def main() -> int:
                 from benchmarks import amd_built
 
                 results = amd_built.run()
+            case "nvidia-built":
+                from benchmarks import nvidia_built
+
+                results = nvidia_built.run(arguments.only or ())
             case "conflicts":
                 from benchmarks import conflicts
 
@@ -198,6 +202,8 @@ def _parser() -> argparse.ArgumentParser:
     hot.add_argument("--triton", metavar="PYTHON", help="an interpreter that has Triton 3.6: its code objects too")
     hot.add_argument("--loop", action="append", metavar="NAME", help="of ours, this one only; can be repeated")
     built = commands.add_parser("amd-built", help="everything that ships, proved and built for gfx942")
+    remarked = commands.add_parser("nvidia-built", help="everything that ships, built for sm_90a: ptxas's remarks")
+    remarked.add_argument("--only", action="append", metavar="WORD", help="kernels with this word; can be repeated")
     verify = commands.add_parser("verify", help="verification time by property and engine")
     verify.add_argument("--target", default="sm_90a")
     verify.add_argument(

@@ -25,6 +25,7 @@ PAGES = tuple(
             "docs/performance-drawn.md",
             "docs/mutate.md",
             "docs/performance/mi300x.md",
+            "docs/performance/sm_90a.md",
         ),
     )
 )
@@ -125,6 +126,12 @@ TABLES: dict[str, Columns] = {
         "spilled bytes": _column("spilled bytes"),
         "scalars in lanes": _column("scalars in lanes"),
     },
+    "nvidia_built": {
+        "kernel": _column("kernel"),
+        "registers": _column("registers"),
+        "spilled bytes": _column("spilled bytes"),
+        "products wait": _column("products wait"),
+    },
     "mutants_by_class": {"class of edits": _column("what"), "mutants": _column("mutants"), **_OUTCOMES},
 }
 TABLES |= {f"{area}_drawn": TABLES[area] for area in ("gemm", "attention", "memory")}
@@ -143,7 +150,7 @@ TABLES |= {
 TABLES["shown"] = {name: _column(name) for name in ("kernel", "beside", "speed")}
 
 
-_ANYWHERE = ("mutants", "amd", "amd_built")
+_ANYWHERE = ("mutants", "amd", "amd_built", "nvidia_built")
 """Results that are the same on all machines."""
 
 

@@ -6,7 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # A cached build is launched without loading the IR.
+    from argus.diagnostic import Diagnostic
     from argus.ir.nodes import Kernel
+
+
+SERIALISED = "products-serialised"
+"""The code of the remark that asynchronous products wait for one another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +28,18 @@ class Resources:
     occupancy_blocks: int | None = None
     warnings: tuple[str, ...] = ()
 
+    @property
+    def serialised(self) -> bool:
+        """True if the compiler made asynchronous products wait for one another."""
+        return any("wgmma.mma_async instructions are serialized" in text for text in self.warnings)
+
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
     """A compiled kernel. `binary` is a cubin, a code object, or a host library; None without a compiler.
 
     `accepted` lists the unknown findings about its values that were accepted; such a kernel is tested, not proved.
+    `remarks` are warnings about the speed of the machine code.
     """
 
     kernel: Kernel
@@ -39,3 +50,4 @@ class Artifact:
     resources: Resources | None
     assumptions: tuple[str, ...] = ()
     accepted: tuple[str, ...] = ()
+    remarks: tuple[Diagnostic, ...] = ()

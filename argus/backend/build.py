@@ -12,6 +12,7 @@ from argus.backend.cuda import toolchain as cuda
 from argus.backend.emit import emit
 from argus.backend.hip import toolchain as hip
 from argus.backend.process import TIMEOUT_S
+from argus.backend.remarks import remarks
 from argus.ir.instruction import WGMMA
 from argus.ir.nodes import Assume, Kernel, Mma
 from argus.ir.target import TARGETS
@@ -36,7 +37,8 @@ def build(
     text = emit(kernel) if source is None else source
     binary, resources = _compile(kernel, target, text, arch or target, compiler) if compile else (None, None)
     assumptions = tuple(p.reason for p in kernel.preconditions if isinstance(p, Assume))
-    return Artifact(kernel, target, abi.entry(kernel), text, binary, resources, assumptions)
+    found = remarks(kernel, resources) if resources is not None else ()
+    return Artifact(kernel, target, abi.entry(kernel), text, binary, resources, assumptions, remarks=found)
 
 
 def _compile(
@@ -47,13 +49,24 @@ def _compile(
             binary, resources = cpu.compile(text, abi.entry(kernel), kernel.warp_size)
         case "nvidia":
             compiled = compiler(text, TIMEOUT_S) if compiler is not None else cuda.compile(text, arch)
-            binary, resources = compiled
+            binary, resources = _unserialised(text, arch, compiled)
             if _left_in_registers(kernel):
                 hazards.insist(binary)
         case _:
             binary, resources = hip.compile(text, arch)
     # Some targets allocate shared memory dynamically, so their compilers do not count it.
     return binary, replace(resources, shared_bytes=max(resources.shared_bytes, abi.shared_bytes(kernel)))
+
+
+def _unserialised(text: str, arch: str, compiled: tuple[bytes, Resources]) -> tuple[bytes, Resources]:
+    """Compile again with waits that ptxas moves nothing across, if it made products wait for one another.
+
+    ptxas moves conversions of sums in front of the wait for them, and then takes them for reads of unfinished sums.
+    """
+    if not compiled[1].serialised:
+        return compiled
+    again = cuda.compile(cuda.WAITS_APART + text, arch)
+    return compiled if again[1].serialised else again
 
 
 def _left_in_registers(kernel: Kernel) -> bool:

@@ -13,7 +13,7 @@ from argus.cli.jobs import Job, ProgramJob, jobs, program_jobs, verify, with_ker
 from argus.diagnostic import ToolchainError
 from argus.frontend.decorator import KernelSource
 from argus.ir.target import TARGETS
-from argus.render import diagnostics_text, outcome_text
+from argus.render import diagnostic_json, diagnostics_text, outcome_text
 from argus.verify import Report
 
 _SUFFIXES = {"cpu": (".cpp", ".so"), "nvidia": (".cu", ".cubin"), "amd": (".hip", ".co")}
@@ -38,6 +38,7 @@ def run(options: argparse.Namespace) -> int:
             raise bad_input("no-kernel", message, f"--target {verified.explicit.target}")
         with progress(f"building {job.name}"):
             artifact = _build_artifact(verified.explicit, verified.report)
+        err().print(diagnostics_text(artifact.remarks), end="")
         for path in _write(artifact, options.output):
             out().print(f"  wrote {path}")
     return worst(codes)
@@ -118,6 +119,7 @@ def _resources(artifact: Artifact, files: list[str]) -> dict[str, object]:
         "shared_bytes": found.shared_bytes if found is not None else None,
         "spill_bytes": found.spill_bytes if found is not None else None,
         "occupancy_blocks": found.occupancy_blocks if found is not None else None,
+        "warnings": [diagnostic_json(remark) for remark in artifact.remarks],
         "assumptions": list(artifact.assumptions),
         "accepted": list(artifact.accepted),
         "constexprs": {name: value if isinstance(value, (int, float)) else str(value)

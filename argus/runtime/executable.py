@@ -5,14 +5,16 @@ A kernel from the cache is used without loading the compiler: no parser, no solv
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from argus.backend.artifact import SERIALISED
 from argus.backend.cache import DiskCache, Entry, cache_key
 from argus.backend.fingerprint import FORMAT, compiler, constant, file_identity
 from argus.backend.launch.signature import Signature, TensorParam, signature, signature_from_json, signature_to_json
-from argus.diagnostic import LaunchError
+from argus.diagnostic import Diagnostic, LaunchError
 from argus.environment import cache_directory
 from argus.frontend.decorator import FuncSource
 from argus.frontend.options import Options
@@ -22,6 +24,10 @@ from argus.source import SourceFile
 Json = Any
 
 TENSOR, OPTIONAL, SCALAR, CONSTEXPR = "tensor", "optional", "scalar", "constexpr"
+
+
+class SpeedWarning(UserWarning):
+    """A kernel was built whose machine code is slower than its text suggests."""
 
 
 class KernelText(Protocol):
@@ -111,7 +117,9 @@ class CachedSource:
             with standby(options.target) as compiler:
                 from argus.compile import compile
 
-                return _entry(compile(self.text.file, self.text.name, options, compiler=compiler))
+                compiled = compile(self.text.file, self.text.name, options, compiler=compiler)
+            _warn(compiled.artifact.remarks)
+            return _entry(compiled)
 
         return _executable(self._entry("executable", _built_with(options), make), self.text.file)
 
@@ -195,6 +203,13 @@ def _toolchain(target: str) -> Json:
 # ---------------------------------------------------------------------------- entries
 
 
+def _warn(remarks: Sequence[Diagnostic]) -> None:
+    """Warn if products wait for one another, which takes a multiple of the time. Other remarks are in the report."""
+    for remark in remarks:
+        if remark.code == SERIALISED:
+            warnings.warn(f"{remark.message}. {remark.help}", SpeedWarning, stacklevel=2)
+
+
 def _entry(compiled: Any) -> Entry:
     """Return the cache entry of an `argus.compile.Compiled`."""
     from argus.render import diagnostic_json
@@ -221,7 +236,7 @@ def _entry(compiled: Any) -> Entry:
             "assumptions": list(report.assumptions),
             "accepted": list(report.accepted),
             "runs": report.runs,
-            "diagnostics": [diagnostic_json(d) for d in report.diagnostics],
+            "diagnostics": [diagnostic_json(d) for d in (*report.diagnostics, *artifact.remarks)],
         },
     }
     return Entry(data, {"source": artifact.source.encode(), "binary": artifact.binary})

@@ -206,8 +206,12 @@ ARGUS_FN u64 descriptor_at(u64 descriptor, int units) {
 
 ARGUS_FN void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 ARGUS_FN void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+// With ARGUS_WAITS_APART, ptxas moves nothing in front of a wait for all products (see wgmma_beside).
 template <int PENDING> ARGUS_FN void wgmma_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(PENDING) : "memory");
+#ifdef ARGUS_WAITS_APART
+    if constexpr (PENDING == 0) asm volatile("pmevent 0;" ::: "memory");
+#endif
 }
 
 // ptxas moves a wait for products in front of whatever arithmetic does not depend on it, which then runs behind them and

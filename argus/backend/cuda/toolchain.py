@@ -25,6 +25,10 @@ _INSTALL = (
 _WORKER = Path(__file__).parent / "nvrtc_worker.py"
 
 
+WAITS_APART = "#define ARGUS_WAITS_APART\n"
+"""Before the text: ptxas moves no instruction across a wait for all products, see `wgmma_wait` in hopper.h."""
+
+
 def compile(source: str, arch: str, *, timeout_s: float = process.TIMEOUT_S) -> tuple[bytes, Resources]:
     """Compile emitted text, preceded by the device header, for `arch` ("sm_80", "sm_90a") to a cubin.
 
@@ -78,7 +82,8 @@ def _with_nvcc(source: str, arch: str, folder: Path, timeout_s: float) -> tuple[
 
 
 def _text(source: str) -> str:
-    return f'#include "argus_cuda.h"\n#line 1 "kernel.cu"\n{source}'
+    defined = WAITS_APART if source.startswith(WAITS_APART) else ""
+    return f'{defined}#include "argus_cuda.h"\n#line 1 "kernel.cu"\n{source.removeprefix(defined)}'
 
 
 def _include() -> list[str]:
