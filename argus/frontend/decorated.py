@@ -6,13 +6,7 @@ from argus.frontend.calls import did_you_mean
 from argus.frontend.context import Context
 from argus.frontend.expressions import evaluate
 from argus.frontend.options import ACCEPTABLE, unacceptable
-from argus.frontend.surface import (
-    Expression,
-    Function,
-    Keyword,
-    Literal,
-    TupleExpr,
-)
+from argus.frontend.surface import Expression, Function, Keyword, Literal, TupleExpr
 from argus.frontend.values import Constant, describe
 
 

@@ -5,13 +5,7 @@ from __future__ import annotations
 from argus.frontend import arguments, tiles, views
 from argus.frontend.context import CallSite, Handler
 from argus.frontend.products import mma_row, warp_grid
-from argus.frontend.values import (
-    Constant,
-    Nothing,
-    Value,
-    describe,
-    shape_text,
-)
+from argus.frontend.values import Constant, Nothing, Value, describe, shape_text
 from argus.ir.instruction import INSTRUCTIONS
 from argus.ir.instruction.tiled import tiled_mma as spread
 from argus.ir.nodes import CommitGroup, WaitGroup

@@ -11,17 +11,7 @@ from argus.frontend.context import Binding, Context, Rejected
 from argus.frontend.decorator import FuncSource
 from argus.frontend.expressions import evaluate
 from argus.frontend.parser import parse
-from argus.frontend.surface import (
-    Attribute,
-    Binary,
-    Expression,
-    Function,
-    Literal,
-    Name,
-    Parameter,
-    Slice,
-    Subscript,
-)
+from argus.frontend.surface import Attribute, Binary, Expression, Function, Literal, Name, Parameter, Slice, Subscript
 from argus.frontend.values import Constant, Helper, Poison, Tile, Value, describe
 from argus.frontend.views import whole_view
 from argus.ir.expr import Const, Expr, Param

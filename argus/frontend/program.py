@@ -7,16 +7,7 @@ from dataclasses import replace
 from argus.frontend import arguments, tiles
 from argus.frontend.calls import make_range
 from argus.frontend.context import CallSite, Handler
-from argus.frontend.values import (
-    Constant,
-    Contents,
-    Nothing,
-    Tile,
-    TupleValue,
-    Value,
-    View,
-    describe,
-)
+from argus.frontend.values import Constant, Contents, Nothing, Tile, TupleValue, Value, View, describe
 from argus.ir.cluster import clusters
 from argus.ir.expr import Const, Expr, Op, Param, ProgramId, Thread, op, walk
 from argus.ir.instruction.limits import MAX_CLUSTER

@@ -1,4 +1,7 @@
-"""`al.spec`: the specified result of a kernel, as one expression for each output element."""
+"""`al.spec`: the specified result of a kernel, as one expression for each output element.
+
+Reductions are in `specified_reductions`, single elements in `specified_elements`.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,8 @@ from argus.frontend.arithmetic import check_sortable
 from argus.frontend.context import Binding, CallSite, Context, Frame, Handler
 from argus.frontend.expressions import evaluate, items_of
 from argus.frontend.inline import bound
-from argus.frontend.sorting import LARGEST, LEAST, key, place_of, value_of
+from argus.frontend.specified_elements import dtype_of, leaf, literal
+from argus.frontend.specified_reductions import cumulative, ranked, reduction, scan_of, softmax
 from argus.frontend.statements import static_items
 from argus.frontend.surface import (
     Assign,
@@ -24,7 +28,6 @@ from argus.frontend.surface import (
     Literal,
     Name,
     ReturnStmt,
-    Slice,
     Statement,
     Subscript,
     Unary,
@@ -32,22 +35,15 @@ from argus.frontend.surface import (
 )
 from argus.frontend.tagging import direct_extents, divided_extents, is_call, quantified
 from argus.frontend.tiles import BINARY
-from argus.frontend.values import Builtin, Constant, Helper, Nothing, Range, Specified, Tile, Value, View, describe
-from argus.ir.expr import OPERATORS, REDUCTIONS, Const, Coord, Expr, Op, Param, op, walk
+from argus.frontend.values import Builtin, Constant, Helper, Nothing, Range, Specified, Tile, Value, describe
+from argus.ir.expr import OPERATORS, Const, Expr, Op, Param, walk
 from argus.ir.nan import WITHOUT_NAN
 from argus.ir.nodes import Spec, SpecOp, SpecReduce, SpecSoftmax, SpecTerm
-from argus.ir.spec_terms import applied, renumbered, rounds_in, unrounded
+from argus.ir.spec_terms import applied
 from argus.ir.types import DType, boolean, float32, int32, int64, uint32
 from argus.source import Span
 
 _ELEMENTWISE = frozenset(o.name for o in OPERATORS.values() if o.symbol is None and o.result != "given")
-_REDUCE = {"sum": "add", "prod": "mul", "max": "maximum", "min": "minimum", "logsumexp": "logaddexp"}
-_EXTREMA = {"argmax": "maximum", "argmin": "minimum"}
-
-_CUMULATIVE = {"cumsum": "add", "cumprod": "mul"}
-"""Scans that a specification may name, with the operator that combines their elements."""
-
-
 def spec(call: CallSite) -> Value:
     """Declare the specification of an output tensor."""
     context, view = call.context, arguments.tensor_view(call, "output")
@@ -96,17 +92,17 @@ def _term(context: Context, node: Expression, axes: int) -> SpecTerm:
                 return _term(context, then if chosen.value else orelse, axes)
         case Subscript(value=Subscript(value=Call(args=(Lambda(), _)) as call, items=(which,)), items=(at,)):
             if is_call(context, call, "topk"):
-                return _ranked(context, call, which, at, axes)
-        case Subscript(value=Call(args=(Lambda() as body,)) as call, items=(at,)) if _scan_of(context, call):
-            return _cumulative(context, call, body, at, axes)
+                return ranked(context, call, which, at, axes, _bound)
+        case Subscript(value=Call(args=(Lambda() as body,)) as call, items=(at,)) if scan_of(context, call):
+            return cumulative(context, call, body, at, axes, _bound)
         case Subscript(value=Call(args=(Lambda() as score,), keywords=()) as call, items=(at,)):
-            return _softmax(context, call, score, at, axes)
+            return softmax(context, call, score, at, axes, _bound)
         case Call(function=Attribute(value=value, name="to")):
             return _cast(context, node, _term(context, value, axes))
         case Call(args=(Lambda() as body,), keywords=()):
-            return _reduce(context, node, body, None, axes)
+            return reduction(context, node, body, None, axes, _bound)
         case Call(args=(Lambda() as body, extent), keywords=()):
-            return _reduce(context, node, body, extent, axes)
+            return reduction(context, node, body, extent, axes, _bound)
         case Call(function=function, args=args, keywords=()):
             callee = evaluate(context, function)
             if isinstance(callee, Builtin) and callee.name == "sortable" and len(args) == 2:
@@ -117,24 +113,7 @@ def _term(context: Context, node: Expression, axes: int) -> SpecTerm:
                 return _helper(context, callee, args, axes, node.span)
         case _:
             pass
-    return _leaf(context, node, axes)
-
-
-def _leaf(context: Context, node: Expression, axes: int) -> SpecTerm:
-    value = evaluate(context, node)
-    if isinstance(value, Specified):  # A name may be used under more lambdas than those in which it was bound.
-        return renumbered(value.term, {axis: axis for axis in range(axes)})
-    if isinstance(value, View):
-        context.fail(
-            "bad-tag", f"{describe(value)} is not one element", node.span, "index every dimension by an integer"
-        )
-    wide = isinstance(value, Constant) and type(value.value) is int and not -(2**31) <= value.value < 2**31
-    tile = tiles.as_tile(context, value, node.span, int64 if wide else None)
-    if tile.shape:
-        context.fail(
-            "bad-tag", f"{describe(tile)} is not one element", node.span, "index every dimension by an integer"
-        )
-    return tile.expr
+    return leaf(context, node, axes)
 
 
 def _combine(context: Context, operator: str, operands: tuple[Expression, ...], axes: int, span: Span) -> SpecTerm:
@@ -147,7 +126,7 @@ def _combine(context: Context, operator: str, operands: tuple[Expression, ...], 
     terms = [_term(context, operand, axes) for operand in operands]
     dtype = _common(context, operator, terms[1 if operator == "where" else 0 :], span)
     tiles.check_kind(context, operator, operator, dtype, span)
-    terms = [_literal(t, dtype) for t in terms]
+    terms = [literal(t, dtype) for t in terms]
     if operator == WITHOUT_NAN:
         context.fail("bad-tag", "a specification says nothing about NaN", span, "leave `al.without_nan` out here")
     exprs = [t for t in terms if not isinstance(t, (SpecOp, SpecReduce, SpecSoftmax))]
@@ -160,19 +139,15 @@ def _combine(context: Context, operator: str, operands: tuple[Expression, ...], 
 def _common(context: Context, operator: str, terms: list[SpecTerm], span: Span) -> DType:
     """Return the widest dtype of the terms, in which they are combined. uint32, whose arithmetic is modulo 2^32,
     combines with constants alone."""
-    if not any(_dtype(t).modular for t in terms):
-        return _widest([_dtype(t) for t in terms])
-    others = [t for t in terms if not (_dtype(t).modular or isinstance(t, Const))]
+    if not any(dtype_of(t).modular for t in terms):
+        return _widest([dtype_of(t) for t in terms])
+    others = [t for t in terms if not (dtype_of(t).modular or isinstance(t, Const))]
     wrong = [t.value for t in terms if isinstance(t, Const) and not 0 <= t.value < 2**32]
     if others or wrong:
-        text = f"`{operator}` mixes uint32 and {_dtype(others[0]) if others else wrong[0]}"
+        text = f"`{operator}` mixes uint32 and {dtype_of(others[0]) if others else wrong[0]}"
         remedy = "arithmetic of uint32 is modulo 2^32: convert one side, `.to(al.uint32)` or `.to(al.int64)`"
         context.fail("type-mismatch", text, span, remedy)
     return uint32
-
-
-def _dtype(term: SpecTerm) -> DType:
-    return term.dtype
 
 
 def _widest(dtypes: list[DType]) -> DType:
@@ -180,12 +155,6 @@ def _widest(dtypes: list[DType]) -> DType:
     if len(distinct) == 1:
         return dtypes[0]
     return float32 if any(d.is_float for d in distinct) else int64 if int64 in distinct else int32
-
-
-def _literal(term: SpecTerm, dtype: DType) -> SpecTerm:
-    if isinstance(term, Const) and term.dtype is not boolean:
-        return Const(float(term.value) if dtype.is_float else term.value, dtype)
-    return term
 
 
 def _cast(context: Context, node: Call, term: SpecTerm) -> SpecTerm:
@@ -202,133 +171,6 @@ def _sortable(context: Context, args: tuple[Expression, ...], axes: int, span: S
         context.fail("unknown-dtype", "`al.sortable` takes a dtype", span, "write `al.sortable(x, al.int32)`")
     check_sortable(context, term, target.value, span)
     return applied("sortable", (term,), target.value)
-
-
-def _reduce(context: Context, node: Call, body: Lambda, stated: Expression | None, axes: int) -> SpecTerm:
-    """Evaluate `al.sum(lambda k: ...)` over the dimension that `k` indexes, or `al.sum(lambda k: ..., E)` over E."""
-    name = next((n for n in (*_REDUCE, *_EXTREMA) if is_call(context, node, n)), None)
-    if name in _EXTREMA and len(body.params) == 1:
-        return _place(context, node, body, stated, _EXTREMA[name], axes)
-    if name is None or len(body.params) != 1:
-        context.fail(
-            "bad-tag",
-            "here a lambda of one parameter is what `al.sum`, `al.prod`, `al.max`, `al.min`, `al.argmax`, `al.argmin`, "
-            "`al.logsumexp` run over",
-            node.span,
-            "write `al.sum(lambda k: a[m, k] * b[n, k])`",
-        )
-    extent, term = _bound(context, body, axes, stated)
-    if name in ("sum", "prod"):
-        _insist_on_numbers(context, term, node.span)
-    return SpecReduce(_REDUCE[name], axes, extent, term, _dtype(term))
-
-
-def _place(context: Context, node: Call, body: Lambda, stated: Expression | None, extremum: str, axes: int) -> SpecTerm:
-    """Evaluate `al.argmax(lambda k: x[m, k])`: the least k for which x[m, k] equals the maximum, or is NaN."""
-    extent, each = _bound(context, body, axes, stated)
-    _, inner = _bound(context, body, axes + 1, stated)
-    if not unrounded(each) or rounds_in(each):
-        text = "this is the place of an extremum of computed numbers, and rounding would decide between them"
-        context.fail("bad-tag", text, node.span, "compare a tensor's elements: `al.argmax(lambda k: x[m, k])`")
-    best = SpecReduce(extremum, axes + 1, extent, inner, _dtype(inner))
-    found: SpecTerm = SpecOp("eq", (each, best), boolean)
-    if _dtype(each).is_float:
-        found = SpecOp("or", (found, SpecOp("ne", (each, each), boolean)), boolean)
-    place = SpecOp("where", (found, Coord(axes), Const(2**31 - 1)), int32)
-    return SpecReduce("minimum", axes, extent, place, int32)
-
-
-def _ranked(context: Context, node: Call, which: Expression | Slice, at: Expression | Slice, axes: int) -> SpecTerm:
-    """Evaluate `al.topk(lambda n: x[m, n], K)[0][r]`, the r-th of the K greatest elements, or `[1][r]`, its place.
-
-    The r-th greatest key is the greatest one below the previous one (`argus.frontend.sorting`).
-    """
-    body, count = node.args
-    assert isinstance(body, Lambda)
-    k, result = _constant(context, count), _constant(context, which)
-    place = None if isinstance(at, Slice) else _leaf(context, at, axes)
-    written = "write `al.topk(lambda n: x[m, n], K)[0][r]` for an element, and `[1][r]` for its place"
-    if k is None or k < 1 or result not in (0, 1) or place is None or not place.dtype.is_int or len(body.params) != 1:
-        context.fail("bad-tag", "this is no element of the result of `al.topk`", node.span, written)
-    assert not isinstance(place, (SpecOp, SpecReduce, SpecSoftmax))
-    largest = all(_constant(context, keyword.value) is not False for keyword in node.keywords)
-    if any(keyword.name != "largest" for keyword in node.keywords):
-        context.fail(
-            "wrong-arguments", "in a specification `al.topk` takes a lambda, K and `largest`", node.span, written
-        )
-    dtype = _bound(context, body, axes)[1].dtype
-
-    def greatest(rank: int, depth: int) -> SpecTerm:
-        extent, term = _bound(context, body, depth)
-        if not unrounded(term) or rounds_in(term) or isinstance(term, (SpecOp, SpecReduce, SpecSoftmax)):
-            text = "these are the greatest of computed numbers, and rounding would decide between them"
-            context.fail("bad-tag", text, node.span, "order a tensor's elements: `al.topk(lambda n: x[m, n], K)`")
-        each: SpecTerm = key(term, Coord(depth), largest)
-        below = LARGEST if rank == 0 else greatest(rank - 1, depth + 1)
-        chosen = SpecOp("where", (SpecOp("lt", (each, below), boolean), each, LEAST), int64)
-        return SpecReduce("maximum", depth, extent, chosen, int64)
-
-    found = greatest(0, axes)
-    for rank in range(1, k):
-        found = SpecOp("where", (op("eq", place, Const(rank)), greatest(rank, axes), found), int64)
-    return place_of(found) if result == 1 else value_of(found, dtype, largest)
-
-
-def _constant(context: Context, node: Expression | Slice) -> int | None:
-    """Return the value of a constant integer or truth value, or None for anything else."""
-    value = None if isinstance(node, Slice) else evaluate(context, node)
-    return value.value if isinstance(value, Constant) and isinstance(value.value, int) else None
-
-
-def _insist_on_numbers(context: Context, term: SpecTerm, span: Span) -> None:
-    if _dtype(term).modular:
-        text = "this is a sum of many uint32, modulo 2^32, which no proof follows"
-        context.fail("type-mismatch", text, span, "convert the terms: `.to(al.int64)`, in the kernel as well")
-
-
-def _scan_of(context: Context, call: Call) -> str | None:
-    """Return the reduction operator of a call of `al.cumsum` or `al.cumprod`, or None for other calls."""
-    return next((op for name, op in _CUMULATIVE.items() if is_call(context, call, name)), None)
-
-
-def _cumulative(context: Context, node: Call, body: Lambda, at: Expression | Slice, axes: int) -> SpecTerm:
-    """Evaluate `al.cumsum(lambda k: ...)[j]` as the reduction over all k up to j, or from j on with `reverse=True`."""
-    operator, reverse = _scan_of(context, node), False
-    for keyword in node.keywords:
-        value = evaluate(context, keyword.value)
-        if keyword.name != "reverse" or not isinstance(value, Constant) or not isinstance(value.value, bool):
-            text = "in a specification a scan takes a lambda of one parameter, and `reverse=True`"
-            context.fail("wrong-arguments", text, keyword.span, "write `al.cumsum(lambda k: x[i, k])[j]`")
-        reverse = value.value
-    place = None if isinstance(at, Slice) else _leaf(context, at, axes)
-    if place is None or isinstance(place, (SpecOp, SpecReduce, SpecSoftmax)) or not place.dtype.is_int:
-        context.fail("bad-tag", "a scan is indexed by one integer", at.span, "write `al.cumsum(...)[j]`")
-    assert operator is not None
-    extent, term = _bound(context, body, axes)
-    _insist_on_numbers(context, term, node.span)
-    counted = op("ge" if reverse else "le", Coord(axes), place)
-    nothing = _literal(Const(REDUCTIONS[operator](_dtype(term))), _dtype(term))
-    if isinstance(term, (SpecOp, SpecReduce, SpecSoftmax)) or isinstance(nothing, (SpecOp, SpecReduce, SpecSoftmax)):
-        chosen: SpecTerm = SpecOp("where", (counted, term, nothing), _dtype(term))
-    else:
-        chosen = tiles.make("where", (counted, term, nothing))
-    return SpecReduce(operator, axes, extent, chosen, _dtype(term))
-
-
-def _softmax(context: Context, node: Call, score: Lambda, at: Expression | Slice, axes: int) -> SpecTerm:
-    """Evaluate `al.softmax(lambda k: ...)[n]` over the dimension that `k` indexes."""
-    if not is_call(context, node, "softmax") or len(score.params) != 1:
-        context.fail(
-            "bad-tag",
-            "here a lambda of one parameter is what `al.softmax` runs over",
-            node.span,
-            "write `al.softmax(lambda k: x[i, k])[j]`",
-        )
-    place = None if isinstance(at, Slice) else _leaf(context, at, axes)
-    if place is None or isinstance(place, (SpecOp, SpecReduce, SpecSoftmax)) or not place.dtype.is_int:
-        context.fail("bad-tag", "a softmax is indexed by one integer", at.span, "write `al.softmax(...)[j]`")
-    extent, term = _bound(context, score, axes)
-    return SpecSoftmax(axes, extent, place, term, _dtype(term))
 
 
 def _bound(context: Context, body: Lambda, axes: int, stated: Expression | None = None) -> tuple[Expr, SpecTerm]:
@@ -365,7 +207,7 @@ def _bound(context: Context, body: Lambda, axes: int, stated: Expression | None 
 
 def _extent(context: Context, node: Expression, axes: int) -> Expr:
     """Return a stated extent, which is an integer of sizes and constants."""
-    extent = _leaf(context, node, axes)
+    extent = leaf(context, node, axes)
     sizes = not isinstance(extent, (SpecOp, SpecReduce, SpecSoftmax)) and all(
         isinstance(e, (Const, Param, Op)) for e in walk(extent)
     )

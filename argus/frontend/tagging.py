@@ -27,18 +27,7 @@ from argus.frontend.surface import (
 )
 from argus.frontend.values import Builtin, Constant, Nothing, Tile, Value, View, describe, extents_of
 from argus.ir.expr import Const, Coord, Elem, Expr, elements, op
-from argus.ir.nodes import (
-    AssertTags,
-    DataValue,
-    Once,
-    Tag,
-    TagCondition,
-    TagEqual,
-    TagField,
-    TagTerm,
-    TagTuple,
-    Tensor,
-)
+from argus.ir.nodes import AssertTags, DataValue, Once, Tag, TagCondition, TagEqual, TagField, TagTerm, TagTuple, Tensor
 from argus.ir.types import int32
 from argus.source import Span
 

@@ -169,7 +169,8 @@ def _measured(
 ) -> ProductTile | None:
     """Return the tile that the machine's model expects to be the fastest. Return None if sizes are known only at run
     time."""
-    from argus.kernels.tiling import ProductShape, ranked
+    from argus.kernels.product_tile import ProductShape
+    from argus.kernels.tile_times import ranked
 
     if target != "sm_90a" or not all(isinstance(a.extent, int) for a in layout.axes):
         return None

@@ -6,12 +6,8 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from argus.ir.expr import Const, Expr
-from argus.ir.objects import (
-    Access,
-)
-from argus.ir.ordering import (
-    Among,
-)
+from argus.ir.objects import Access
+from argus.ir.ordering import Among
 from argus.ir.statement import CONDITION, Statement
 from argus.layout import FragmentLayout
 

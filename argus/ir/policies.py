@@ -6,11 +6,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from argus.ir.expr import Const, Expr
-from argus.ir.objects import (
-    IN_GLOBAL,
-    IN_REGISTERS,
-    Access,
-)
+from argus.ir.objects import IN_GLOBAL, IN_REGISTERS, Access
 from argus.ir.statement import CONDITION, Statement
 from argus.layout import FragmentLayout
 

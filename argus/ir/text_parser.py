@@ -14,19 +14,7 @@ from lark.exceptions import UnexpectedInput
 from typing_extensions import assert_never
 
 from argus.diagnostic import Diagnostic, SourceError
-from argus.ir.descriptor import (
-    STATEMENTS,
-    Descriptor,
-    Field,
-    Flag,
-    Hole,
-    Kind,
-    Option,
-    Piece,
-    Text,
-    describe,
-    parts,
-)
+from argus.ir.descriptor import STATEMENTS, Descriptor, Field, Flag, Hole, Kind, Option, Piece, Text, describe, parts
 from argus.ir.nodes import (
     Access,
     Arranged,

@@ -7,19 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from typing_extensions import assert_never
 
-from argus.ir.expr import (
-    OPERATORS,
-    Const,
-    Coord,
-    Elem,
-    Expr,
-    LoopVar,
-    Op,
-    Param,
-    ProgramId,
-    Thread,
-    children,
-)
+from argus.ir.expr import OPERATORS, Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, Thread, children
 from argus.ir.nodes import Fragment, Kernel, Mbarrier, MemoryObject, Scalar, Tensor
 from argus.ir.types import HARDWARE_AXES, DType, boolean, float32, int32
 

@@ -9,18 +9,7 @@ from typing import Any, TypeVar, cast
 
 from argus.ir.descriptor import Kind, describe
 from argus.ir.expr import Elem, Expr, rewrite
-from argus.ir.nodes import (
-    Access,
-    DataValue,
-    Kernel,
-    Once,
-    Stmt,
-    TagCondition,
-    TagEqual,
-    TagField,
-    TagTerm,
-    TagTuple,
-)
+from argus.ir.nodes import Access, DataValue, Kernel, Once, Stmt, TagCondition, TagEqual, TagField, TagTerm, TagTuple
 
 _Node = TypeVar("_Node")
 

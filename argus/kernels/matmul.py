@@ -12,8 +12,8 @@ from argus.diagnostic import LaunchError
 from argus.frontend.decorator import FuncSource
 from argus.kernels import operands
 from argus.kernels.gemm import combine
+from argus.kernels.product_tile import ProductShape, Tile, read_once, rows_together
 from argus.kernels.reduce import reduce
-from argus.kernels.tiling import ProductShape, Tile, read_once, rows_together
 from argus.runtime.function import Function, Operator
 from argus.runtime.jit_kernel import JitKernel
 from argus.runtime.work import Call, Work

@@ -15,7 +15,7 @@ from argus.frontend.decorator import FuncSource
 from argus.ir.types import DTYPES, DType
 from argus.kernels import pack
 from argus.kernels.gemm import gelu, gelu_tanh, relu, silu
-from argus.kernels.tiling import LINE, ProductShape
+from argus.kernels.product_tile import LINE, ProductShape
 from argus.numbered import numbered
 from argus.runtime.device import target_of
 from argus.runtime.jit_kernel import JitKernel

@@ -8,7 +8,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from argus.kernels.tiling import LINE, ProductShape, Tile, ranked
+from argus.kernels.product_tile import LINE, ProductShape, Tile
+from argus.kernels.tile_times import ranked
 
 PATH = Path(__file__).parent / "tiles.json"
 TRUSTED = 1.08

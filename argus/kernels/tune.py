@@ -23,8 +23,9 @@ from argus.frontend.options import Options
 from argus.kernels import operands
 from argus.kernels.gemm import combine, gemm
 from argus.kernels.matmul import Matmul, calls
+from argus.kernels.product_tile import ProductShape, Tile
 from argus.kernels.table import PATH, shape_class, to_json
-from argus.kernels.tiling import ProductShape, Tile, ranked
+from argus.kernels.tile_times import ranked
 from argus.runtime.executable import CachedSource
 from argus.runtime.work import Call
 from argus.tuning.build import Build, BuildRequest, build_all, in_a_process

@@ -17,19 +17,7 @@ from argus.ir.affine import Facts, facts
 from argus.ir.expr import Coord, Elem, Expr, elements, rewrite
 from argus.ir.instruction import INSTRUCTIONS, MMA, WGMMA
 from argus.ir.instruction.tiled import TiledMma, tiled_mma, wgmma_accumulator, wgmma_operand
-from argus.ir.nodes import (
-    Access,
-    Accumulate,
-    Copy,
-    Fragment,
-    Kernel,
-    Map,
-    Mma,
-    Scan,
-    Shared,
-    Tensor,
-    ThreadCopy,
-)
+from argus.ir.nodes import Access, Accumulate, Copy, Fragment, Kernel, Map, Mma, Scan, Shared, Tensor, ThreadCopy
 from argus.ir.visit import numbered, walk
 from argus.layout import FragmentLayout
 from argus.layout.swizzle import SwizzledLayout

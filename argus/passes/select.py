@@ -16,16 +16,7 @@ from argus.ir.instruction import INSTRUCTIONS, CopyRow, Mechanism
 from argus.ir.nodes import Accumulate, Fragment, Kernel, Shared, Stmt, Tensor, ThreadCopy
 from argus.ir.visit import rewrite_body
 from argus.passes.layouts import in_order
-from argus.passes.moves import (
-    by_engine,
-    lane_order,
-    matrix_width,
-    moves,
-    select,
-    space,
-    target_of,
-    vector_width,
-)
+from argus.passes.moves import by_engine, lane_order, matrix_width, moves, select, space, target_of, vector_width
 from argus.passes.report import LoweringError, problem
 
 _WIDEST = 16

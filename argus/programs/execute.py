@@ -24,19 +24,7 @@ from argus.ir.types import DType
 from argus.ir.visit import walk as statements
 from argus.programs.bound import Bound, bound, exact_bytes, obligations, strides_of, touched
 from argus.programs.inputs import MOST_ELEMENTS, Array, carrier, carrier_of, drawn, seed_of
-from argus.programs.ir import (
-    MAIN,
-    POOL_ALIGNMENT,
-    Collective,
-    For,
-    If,
-    Launch,
-    Part,
-    Program,
-    Record,
-    Step,
-    Wait,
-)
+from argus.programs.ir import MAIN, POOL_ALIGNMENT, Collective, For, If, Launch, Part, Program, Record, Step, Wait
 from argus.simulate.reference import Reference
 
 MOST_STEPS = 4000

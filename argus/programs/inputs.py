@@ -12,10 +12,7 @@ from numpy.typing import NDArray
 from argus.backend.launch.evaluate import Number
 from argus.ir.nodes import Arranged, InRange, Kernel
 from argus.ir.types import DType
-from argus.programs.ir import (
-    For,
-    Program,
-)
+from argus.programs.ir import For, Program
 
 Array = NDArray[Any]
 MOST_ELEMENTS = 1 << 20

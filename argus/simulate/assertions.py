@@ -9,17 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from argus.ir.expr import Coord, Elem, walk
-from argus.ir.nodes import (
-    AssertTags,
-    DataValue,
-    Once,
-    Tag,
-    TagCondition,
-    TagEqual,
-    TagField,
-    TagTerm,
-    TagTuple,
-)
+from argus.ir.nodes import AssertTags, DataValue, Once, Tag, TagCondition, TagEqual, TagField, TagTerm, TagTuple
 from argus.simulate import checked
 from argus.simulate.machine import Block
 from argus.simulate.memory import GlobalTensor, Memory, Registers, SharedTile

@@ -7,11 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from argus.ir.instruction import INSTRUCTIONS, Mechanism
-from argus.ir.nodes import (
-    Accumulate,
-    Copy,
-    Map,
-)
+from argus.ir.nodes import Accumulate, Copy, Map
 from argus.ir.rescaling import rescaled
 from argus.ir.waves import loads_to_lds
 from argus.simulate import asynchronous, checked, tagging, vectors

@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 
 from argus.kernels.gemm import gemm  # noqa: E402
 from argus.kernels.matmul import Matmul  # noqa: E402
-from argus.kernels.tiling import Tile  # noqa: E402
+from argus.kernels.product_tile import Tile  # noqa: E402
 from examples.cluster_softmax import cluster_softmax  # noqa: E402
 from tests.gpu.device import architecture  # noqa: E402
 from tests.reject.kernels.exchange import exchange  # noqa: E402

@@ -18,7 +18,8 @@ from argus.backend.cuda.toolchain import INCLUDE
 from argus.backend.emit import emit
 from argus.compile import elaborate, lower
 from argus.frontend import Options
-from argus.kernels.tiling import ProductShape, ranked
+from argus.kernels.product_tile import ProductShape
+from argus.kernels.tile_times import ranked
 from argus.source import SourceFile
 from tests.backend import hopper_bodies, hopper_operands
 from tests.gpu import placed, test_arithmetic, test_numbers, test_products, test_watch

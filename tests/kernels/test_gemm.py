@@ -15,7 +15,7 @@ from argus.kernels import matmul, operands
 from argus.kernels.gemm import gelu, gemm
 from argus.kernels.matmul import Matmul
 from argus.kernels.operands import arguments, request
-from argus.kernels.tiling import Tile
+from argus.kernels.product_tile import Tile
 from tests.kernels.common import TARGETS, assert_proved, random
 
 EIGHT, SIXTEEN = torch.float8_e4m3fn, torch.bfloat16

@@ -12,7 +12,7 @@ from argus.backend.emit import emit
 from argus.frontend import Options, check, parse
 from argus.ir.nodes import Kernel, Roles
 from argus.kernels import operands
-from argus.kernels.tiling import Tile
+from argus.kernels.product_tile import Tile
 from argus.passes import lower
 from tests.backend.host import run
 from tests.kernels.common import random, source_of

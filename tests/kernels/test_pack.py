@@ -11,7 +11,9 @@ import torch
 from argus.kernels.gemm import gemm
 from argus.kernels.matmul import Matmul
 from argus.kernels.operands import packing, problem, request
-from argus.kernels.tiling import ProductShape, Tile, ranked, tiles
+from argus.kernels.product_tile import ProductShape, Tile
+from argus.kernels.tile_times import ranked
+from argus.kernels.tiling import tiles
 from tests.kernels.common import assert_proved, random
 
 pytestmark = pytest.mark.slow

@@ -9,7 +9,7 @@ import torch
 
 from argus.kernels.gemm import combine, gemm
 from argus.kernels.matmul import Matmul
-from argus.kernels.tiling import Tile
+from argus.kernels.product_tile import Tile
 from tests.kernels.common import assert_proved, random
 
 pytestmark = pytest.mark.slow

@@ -16,8 +16,10 @@ from argus.ir.nodes import Roles
 from argus.ir.types import DTYPES
 from argus.kernels import operands
 from argus.kernels.gemm import gelu, gemm
+from argus.kernels.product_tile import ProductShape, Tile, read_once, rows_together
 from argus.kernels.table import TRUSTED, from_json, rounded, shape_class, shipped, tile_for, to_json
-from argus.kernels.tiling import ProductShape, Tile, ranked, read_once, rows_together, tiles, work
+from argus.kernels.tile_times import ranked, work
+from argus.kernels.tiling import tiles
 from argus.tuning.model import MODELS, estimate, occupancy
 from tests.kernels.common import source_of
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from argus.kernels import tiling, tune
+from argus.kernels import tile_times, tune
+from argus.kernels.product_tile import ProductShape, Tile
 from argus.kernels.table import from_json, to_json
-from argus.kernels.tiling import ProductShape, Tile
 from argus.tuning.build import BuildRequest
 
 SHAPE = tune.Shape(16, 24, 32)
@@ -47,7 +47,7 @@ def test_tiles_that_cannot_be_built_are_told(two: None) -> None:
 def test_candidates_are_what_the_model_prefers() -> None:
     problem = ProductShape(4096, 4096, 4096, 1, 16, 16, "sm_90a", True)
     found = tune.candidates(problem)
-    assert found == [tile for tile, _ in tiling.ranked(problem)][: len(found)] and 2 <= len(found) <= tune.TRIED
+    assert found == [tile for tile, _ in tile_times.ranked(problem)][: len(found)] and 2 <= len(found) <= tune.TRIED
 
 
 def test_every_shape_is_named_once() -> None:

@@ -13,7 +13,8 @@ from argus import compile
 from argus.frontend import Options
 from argus.ir.nodes import Copy, Kernel, Tensor
 from argus.ir.visit import walk
-from argus.kernels.tiling import ProductShape, Tile, _estimate
+from argus.kernels.product_tile import ProductShape, Tile
+from argus.kernels.tile_times import estimated
 from argus.knowledge import rewrite
 from argus.knowledge.draft import Draft
 from argus.knowledge.rewrites.constants import set_constants
@@ -85,7 +86,7 @@ def test_a_text_is_expected_to_take_what_its_tile_takes(columns: int, stages: in
     constants = {"BLOCK_M": 128, "BLOCK_N": columns, "num_warps": 8, "STAGES": stages}
     found = expected("product", (*SPECIALISED, "rows_apart"), constants).seconds
     shape = ProductShape(4096, 4096, 4096, 1, 16, 16, "sm_90a", True)
-    tiled = _estimate(shape, Tile(128, columns, 64, stages, 8, 4), MODELS["sm_90a"]).seconds
+    tiled = estimated(shape, Tile(128, columns, 64, stages, 8, 4), MODELS["sm_90a"]).seconds
     assert 0.9 < found / tiled < 1.1
 
 

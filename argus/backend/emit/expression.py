@@ -10,19 +10,7 @@ import numpy as np
 from argus.backend.device_api import cpp_type
 from argus.backend.emit.problem import problem
 from argus.backend.emit.scope import Domain, Writer
-from argus.ir.expr import (
-    OPERATORS,
-    Const,
-    Coord,
-    Elem,
-    Expr,
-    LoopVar,
-    Op,
-    Param,
-    ProgramId,
-    Thread,
-    elements,
-)
+from argus.ir.expr import OPERATORS, Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, Thread, elements
 from argus.ir.nan import WITHOUT_NAN
 from argus.ir.nodes import Access
 from argus.ir.types import DType, boolean

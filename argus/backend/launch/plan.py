@@ -12,13 +12,7 @@ from threading import Lock
 from typing import Any, Protocol
 
 from argus.backend.launch.arguments import SCALAR_FORMATS, held
-from argus.backend.launch.bind import (
-    Apart,
-    Binding,
-    Described,
-    check_apart,
-    check_conditions,
-)
+from argus.backend.launch.bind import Apart, Binding, Described, check_apart, check_conditions
 from argus.backend.launch.evaluate import Number, names
 from argus.backend.launch.grid import launch_grid
 from argus.backend.launch.signature import Signature

@@ -3,16 +3,7 @@
 from __future__ import annotations
 
 from argus.ir.instruction.row import CopyRow, Law, Mechanism, MmaRow, Order, Row, StepRow
-from argus.ir.types import (
-    DType,
-    bfloat16,
-    float8_e4m3fnuz,
-    float8_e5m2fnuz,
-    float16,
-    float32,
-    int8,
-    int32,
-)
+from argus.ir.types import DType, bfloat16, float8_e4m3fnuz, float8_e5m2fnuz, float16, float32, int8, int32
 from argus.layout.atoms import (
     MFMA_16X16X16_16BIT,
     MFMA_16X16X32_8BIT,

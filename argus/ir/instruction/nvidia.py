@@ -2,29 +2,8 @@
 
 from __future__ import annotations
 
-from argus.ir.instruction.row import (
-    BarrierRow,
-    CopyRow,
-    Ends,
-    Mechanism,
-    MmaRow,
-    Order,
-    ReduceRow,
-    Row,
-    WgmmaRow,
-)
-from argus.ir.types import (
-    DType,
-    bfloat16,
-    float8_e4m3fn,
-    float8_e5m2,
-    float16,
-    float32,
-    int8,
-    int32,
-    int64,
-    tfloat32,
-)
+from argus.ir.instruction.row import BarrierRow, CopyRow, Ends, Mechanism, MmaRow, Order, ReduceRow, Row, WgmmaRow
+from argus.ir.types import DType, bfloat16, float8_e4m3fn, float8_e5m2, float16, float32, int8, int32, int64, tfloat32
 from argus.layout.atoms import MMA_M16N8K8_TF32, MMA_M16N8K16, MMA_M16N8K32_8BIT, MmaAtom, wgmma
 
 _ALL = ("sm_80",)
