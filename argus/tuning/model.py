@@ -39,8 +39,8 @@ class Modelled:
     memory_latency_s: float
 
 
-# For the H200, the rates of cache and memory, the orders of the norms, and the cycles in `argus.kernels.tile_times` were
-# fitted to 1342 measured tiles of 125 shapes. For the A100, the rates are rounded from its white paper.
+# For the H200, the rates of cache and memory, the orders of the norms, and the cycles in `argus.kernels.tile_times`
+# were fitted to 1342 measured tiles of 125 shapes. For the A100, the rates are rounded from its white paper.
 MODELS = {m.machine.target: m for m in (Modelled(H200, 1.9e9, 82.0, 5.2e12, 3.5e-7),
                                         Modelled(A100, 1.3e9, 48.0, 1.7e12, 0.8e-6))}  # fmt: skip
 """The models by target. Other machines are not modelled, because nothing was measured on them."""
