@@ -6,6 +6,7 @@ from typing_extensions import assert_never
 
 from argus.diagnostic import Note
 from argus.frontend import binding, tiles
+from argus.frontend.accumulations import accumulate, accumulation, fragment_of
 from argus.frontend.binding import bind, carry, leave, merge, settle
 from argus.frontend.calls import bound_expr
 from argus.frontend.context import Binding, Context, Gone, Rejected, Wanted
@@ -29,9 +30,7 @@ from argus.frontend.surface import (
     Statement,
     Target,
     assigned,
-    names,
 )
-from argus.frontend.tagging import is_call
 from argus.frontend.values import (
     Builtin,
     Constant,
@@ -46,8 +45,8 @@ from argus.frontend.values import (
     describe,
 )
 from argus.frontend.views import non_negative
-from argus.ir.expr import coords, elements
-from argus.ir.nodes import Access, Accumulate, For, If
+from argus.ir.expr import elements
+from argus.ir.nodes import For, If
 from argus.source import Span
 
 NONE: Names = frozenset()
@@ -110,9 +109,9 @@ def _poison(context: Context, statement: Statement) -> None:
 def _assign(context: Context, statement: Assign) -> None:
     if not statement.unpack:
         target = statement.targets[0]
-        operand = _accumulation(context, target, statement.value)
+        operand = accumulation(context, target, statement.value)
         if operand is not None:
-            _accumulate(context, target, *operand, statement.span)
+            accumulate(context, target, *operand, statement.span)
             return
         bind(context, target, evaluate(context, statement.value, _wanted(context, target)), statement.span)
         return
@@ -124,7 +123,7 @@ def _assign(context: Context, statement: Assign) -> None:
         context.fail(
             "wrong-arguments", f"{count} names cannot be bound to {found}", statement.span, "give one value a name"
         )
-    targets = {_fragment(context, t) for t in statement.targets} - {None}
+    targets = {fragment_of(context, t) for t in statement.targets} - {None}
     for target, item in zip(statement.targets, items, strict=True):
         if isinstance(item, Tile) and any(tiles.reads(item.expr, f) for f in targets if f is not None):
             item = tiles.materialise(context, item, target.id, statement.span)
@@ -133,61 +132,9 @@ def _assign(context: Context, statement: Assign) -> None:
         bind(context, target, item, statement.span)
 
 
-def _fragment(context: Context, target: Target) -> str | None:
-    held = context.frame.names.get(target.id)
-    return held.value.fragment if held is not None and isinstance(held.value, Tile) else None
-
-
 def _wanted(context: Context, target: Target) -> Wanted:
     held = context.frame.names.get(target.id)
-    return Wanted(target.id, None if held is not None and held.borrowed else _fragment(context, target))
-
-
-def _accumulation(context: Context, target: Target, value: Expression) -> tuple[str, Expression] | None:
-    """Return (operator, operand) if `target = value` accumulates into the fragment that `target` holds, else None."""
-    if _fragment(context, target) is None:
-        return None
-    match value:
-        case Binary(op="+", left=Name(id=name), right=operand) if name == target.id:
-            op = "add"
-        case Binary(op="+", left=operand, right=Name(id=name)) if name == target.id:
-            op = "add"
-        case Binary(op="*", left=Name(id=name), right=Call() as operand) if name == target.id:
-            # Other factors rescale the accumulated value, which is no reduction.
-            if not is_call(context, operand, "prod"):
-                return None
-            op = "mul"
-        case Call(function=function, args=(first, second), keywords=()) if target.id in names(value):
-            callee = evaluate(context, function) if target.id not in names(function) else None
-            if callee not in (Builtin("maximum"), Builtin("minimum")):
-                return None
-            assert isinstance(callee, Builtin)
-            op = callee.name
-            own = [isinstance(e, Name) and e.id == target.id for e in (first, second)]
-            if True not in own:
-                return None
-            operand = second if own[0] else first
-        case _:
-            return None
-    return None if target.id in names(operand) else (op, operand)
-
-
-def _accumulate(context: Context, target: Target, op: str, operand: Expression, span: Span) -> None:
-    """Elaborate `target = target op operand`: an accumulation if the type stays the same, else an ordinary binding."""
-    held = context.frame.names[target.id].value
-    assert isinstance(held, Tile) and held.fragment is not None
-    value = evaluate(context, operand)
-    result = tiles.elementwise(context, op, (held, value), (target.span, operand.span), span)
-    binding.check_name(context, target, result)
-    contribution = tiles.as_tile(context, value, operand.span, held.dtype)
-    other = result.shape != held.shape or result.dtype is not held.dtype or (op == "add" and held.dtype.modular)
-    if other or tiles.reads(contribution.expr, held.fragment):
-        bind(context, target, result, span)
-        return
-    expr = tiles.stretch(contribution.expr, contribution.shape, held.shape)
-    fragment = binding.own(context, target).fragment
-    assert fragment is not None
-    context.emit(Accumulate(Access(fragment, coords(len(held.shape))), expr, op, held.shape), span)
+    return Wanted(target.id, None if held is not None and held.borrowed else fragment_of(context, target))
 
 
 def _augmented(context: Context, statement: AugAssign) -> None:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from argus.compile import programs
 from argus.diagnostic import Diagnostic, SourceError
-from argus.frontend import Options, arguments, calls, parse
+from argus.frontend import Options, calls, parse
 from argus.frontend.checker import HANDLERS
 from argus.frontend.context import Binding, CallSite, Context, Frame, Gone, Handler, Rejected, Wanted
 from argus.frontend.expressions import evaluate, items_of
@@ -43,28 +43,17 @@ from argus.frontend.surface import (
     assigned,
 )
 from argus.frontend.tiles import as_tile, require_bool
-from argus.frontend.values import (
-    Constant,
-    EventValue,
-    Helper,
-    Nothing,
-    Poison,
-    Range,
-    StreamValue,
-    Tile,
-    Value,
-    View,
-    describe,
-)
-from argus.frontend.views import non_negative, whole_view
-from argus.ir.expr import Const, Expr, LoopVar, Op, Param, walk
+from argus.frontend.values import Constant, Helper, Nothing, Poison, Range, StreamValue, Tile, Value, View, describe
+from argus.frontend.views import non_negative
+from argus.ir.expr import Expr, Param
 from argus.ir.nodes import Spec, Tensor
 from argus.ir.spec_terms import elements_of
 from argus.ir.target import TARGETS
-from argus.ir.types import MAX_EXTENT, int32
+from argus.ir.types import int32
 from argus.programs import launches
-from argus.programs.ir import MAIN, Buffer, Collective, For, If, Part, Program, Record, Step, Use, Wait
+from argus.programs.ir import MAIN, For, If, Part, Program, Step, Use
 from argus.programs.parts import part_of, subview
+from argus.programs.resources import Resources, on_host
 from argus.source import SourceFile, Span
 
 _SHARED = (
@@ -108,15 +97,16 @@ def _of_kernels(call: CallSite) -> Value:
     )
 
 
-class _Elaboration:
+class _Elaboration(Resources):
     """The state of one elaboration: the frontend's context, and the parts of the program made so far."""
 
     def __init__(self, module: Module, function: Function, options: Options) -> None:
+        super().__init__()
         own: dict[str, Handler] = {
-            "empty": self._empty,
-            "stream": self._stream,
-            "current_stream": self._current,
-            "collective": self._collective,
+            "empty": self.empty,
+            "stream": self.new_stream,
+            "current_stream": self.current_stream,
+            "collective": self.collective,
         }
         shared = {name: HANDLERS[name] for name in (*_SHARED, "once")}
         handlers = {**dict.fromkeys(HANDLERS, _of_kernels), **shared, **own}
@@ -125,10 +115,7 @@ class _Elaboration:
             module, options, TARGETS[options.target], 4, handlers, _inline, evaluate, frame, stack=(function,)
         )
         self.function = function
-        self.buffers: list[Buffer] = []
-        self.streams: list[str] = [MAIN]
         self.uses: list[Use] = []
-        self.steps: list[Step] = []
 
     def program(self) -> Program:
         """Return the whole program. Raises `SourceError`."""
@@ -246,8 +233,8 @@ class _Elaboration:
         if isinstance(node, Call):
             if launches.launch(self, node, span):
                 return
-            if self._is_method(node, "wait"):
-                self._wait(node, span)
+            if self.is_method(node, "wait"):
+                self.wait(node, span)
                 return
         value = self.value(node)
         if not isinstance(value, Nothing):
@@ -263,14 +250,14 @@ class _Elaboration:
         match node:
             case Subscript(value=base) if isinstance(view := self.value(base), View):
                 return subview(context, view, node, self.value)
-            case Call() if self._is_method(node, "record"):
-                return self._record(node, wanted)
+            case Call() if self.is_method(node, "record"):
+                return self.record(node, wanted)
             case Call() if isinstance(node.function, (Name, Attribute)) and launches.kernel_of(context, node.function):
                 help = "write it as a statement of its own: kernels write to the tensors that they are given"
                 context.fail("bad-program", "a launch has no value", node.span, help)
             case _:
                 found = evaluate(context, node, wanted)
-                if isinstance(found, Tile) and (found.shape or not _on_host(found.expr)):
+                if isinstance(found, Tile) and (found.shape or not on_host(found.expr)):
                     what = "a program computes with sizes and numbers, not with the contents of tensors"
                     context.fail("bad-program", what, node.span, "let a kernel compute it")
                 return found
@@ -302,95 +289,6 @@ class _Elaboration:
                 "bad-launch", f"`stream` is {describe(value)}", node.span, "pass what `al.stream()` gives"
             )
         return value.name
-
-    # ------------------------------------------------------------------ buffers, streams, events
-
-    def _empty(self, call: CallSite) -> Value:
-        context = self.context
-        context.require_top_level("a buffer", call.span)
-        if call.wanted is None:
-            context.fail("bad-program", "a buffer has a name", call.span, "write `h = al.empty((M, N), al.float32)`")
-        dtype, shape = arguments.dtype(call, "dtype"), items_of(call.args["shape"])
-        if not shape:
-            what = f"the shape of a buffer is a tuple of sizes, and this is {describe(call.args['shape'])}"
-            context.fail("bad-shape", what, call.spans["shape"], "write `al.empty((M, N), al.float32)`")
-        extents = tuple(self._extent(item, call.spans["shape"]) for item in shape)
-        buffer = Buffer(context.unique(call.wanted.name), dtype, extents, span=call.span)
-        self.buffers.append(buffer)
-        return whole_view(Tensor(buffer.name, dtype, extents, buffer.strides, dtype.bytes, call.span))
-
-    def _extent(self, item: Value, span: Span) -> Expr:
-        found = as_tile(self.context, item, span, int32)
-        if found.shape or found.dtype is not int32 or not _on_host(found.expr):
-            self.context.fail("bad-shape", f"an extent is an int32, and this is {describe(item)}", span, "use sizes")
-        if isinstance(found.expr, Const) and not 0 <= int(found.expr.value) <= MAX_EXTENT:
-            self.context.fail("bad-shape", f"an extent is 0 to {MAX_EXTENT}", span, "correct the extent")
-        return found.expr
-
-    def _stream(self, call: CallSite) -> Value:
-        self.context.require_top_level("a stream", call.span)
-        name = self.context.unique(call.wanted.name if call.wanted is not None else "stream")
-        self.streams.append(name)
-        return StreamValue(name)
-
-    def _current(self, _call: CallSite) -> Value:
-        return StreamValue(MAIN)
-
-    def _is_method(self, node: Expression, name: str) -> bool:
-        """Return True if a call is the method `name` of a stream."""
-        match node:
-            case Call(function=Attribute(value=Name(id=receiver), name=method)) if method == name:
-                held = self.context.frame.names.get(receiver)
-                return held is not None and isinstance(held.value, StreamValue)
-            case _:
-                return False
-
-    def _receiver(self, node: Call, count: int) -> str:
-        assert isinstance(node.function, Attribute) and isinstance(node.function.value, Name)
-        if len(node.args) != count or node.keywords:
-            help = "write `e = s.record()` and `s.wait(e)`"
-            self.context.fail("wrong-arguments", f"`.{node.function.name}` takes {count} arguments", node.span, help)
-        held = self.context.frame.names[node.function.value.id].value
-        assert isinstance(held, StreamValue)
-        return held.name
-
-    def _record(self, node: Expression, wanted: Wanted | None) -> Value:
-        assert isinstance(node, Call)
-        stream = self._receiver(node, 0)
-        if wanted is None:
-            self.context.fail("bad-program", "an event has a name", node.span, "write `e = s.record()`")
-        held = self.context.frame.names.get(wanted.name)
-        again = held is not None and isinstance(held.value, EventValue)
-        event = held.value if again and held is not None else EventValue(self.context.unique(wanted.name))
-        assert isinstance(event, EventValue)
-        self.steps.append(Record(event.name, stream, node.span))
-        return event
-
-    def _wait(self, node: Call, span: Span) -> None:
-        stream = self._receiver(node, 1)
-        event = self.value(node.args[0])
-        if not isinstance(event, EventValue):
-            what = f"a stream waits for an event, not for {describe(event)}"
-            self.context.fail("wrong-arguments", what, node.args[0].span, "write `e = s.record()`, then `t.wait(e)`")
-        self.steps.append(Wait(stream, event.name, span))
-
-    def _collective(self, call: CallSite) -> Value:
-        reads, writes = (self._parts(call, name) for name in ("reads", "writes"))
-        stream = call.args["stream"]
-        if stream != Constant(None) and not isinstance(stream, StreamValue):
-            what = f"`stream` is {describe(stream)}"
-            self.context.fail("bad-launch", what, call.spans["stream"], "pass what `al.stream()` gives")
-        name = stream.name if isinstance(stream, StreamValue) else MAIN
-        self.steps.append(Collective(arguments.text(call, "name"), reads, writes, name, call.span))
-        return Nothing()
-
-    def _parts(self, call: CallSite, name: str) -> tuple[Part, ...]:
-        value = call.args[name]
-        items = (value,) if isinstance(value, View) else items_of(value)
-        if items is None or not all(isinstance(i, View) for i in items):
-            what = f"`{name}` is a tuple of tensors and buffers"
-            self.context.fail("bad-launch", what, call.spans[name], f"write `{name}=(x,)`, with whole tensors or names")
-        return tuple(part_of(i) for i in items if isinstance(i, View))
 
     # ------------------------------------------------------------------ blocks
 
@@ -440,7 +338,7 @@ class _Elaboration:
             return
         tile = as_tile(context, cond, statement.cond.span)
         require_bool(context, tile, statement.cond.span, "the condition of an `if`")
-        if tile.shape or not _on_host(tile.expr):
+        if tile.shape or not on_host(tile.expr):
             what = "a program decides by sizes and numbers, not by the contents of tensors"
             context.fail("bad-condition", what, statement.cond.span, "let a kernel decide")
         branches: list[tuple[Step, ...]] = []
@@ -449,8 +347,3 @@ class _Elaboration:
                 self.run(branch)
             branches.append(tuple(body))
         self.steps.append(If(tile.expr, branches[0], branches[1], statement.span))
-
-
-def _on_host(expr: Expr) -> bool:
-    """Return True if an expression is known on the host, because it consists of sizes, numbers and counters."""
-    return all(isinstance(e, (Const, Param, LoopVar, Op)) for e in walk(expr))

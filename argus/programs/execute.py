@@ -16,13 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from argus.backend.launch.evaluate import Number, evaluate
-from argus.ir.access import Mode, relations
 from argus.ir.contents import offence, outside, ranges, spaced
 from argus.ir.expr import Expr, LoopVar, Param, rewrite
-from argus.ir.nodes import Accumulate, Arranged, Kernel, Scalar, Spec, Tensor
-from argus.ir.types import DType
+from argus.ir.nodes import Arranged, Scalar, Spec, Tensor
 from argus.ir.visit import walk as statements
 from argus.programs.bound import Bound, bound, exact_bytes, obligations, strides_of, touched
+from argus.programs.held import Held, accumulates, differs
 from argus.programs.inputs import MOST_ELEMENTS, Array, carrier, carrier_of, drawn, seed_of
 from argus.programs.ir import MAIN, POOL_ALIGNMENT, Collective, For, If, Launch, Part, Program, Record, Step, Wait
 from argus.simulate.reference import Reference
@@ -161,7 +160,7 @@ class _Execution:
         output = self.arrays[spec.output]
         if not output.size:
             return
-        held: Any = {name: _Held(a, self.program.object(name).dtype) for name, a in self.initial.items()}
+        held: Any = {name: Held(a, self.program.object(name).dtype) for name, a in self.initial.items()}
         mesh = np.ix_(*(np.arange(n) for n in output.shape))
         expected = np.broadcast_to(Reference(held, self.env).term(spec.value, dict(enumerate(mesh))), output.shape)
         wrong = differs(output, expected)
@@ -313,7 +312,7 @@ class _Execution:
     def _compute(self, step: Launch, found: Bound, parts: Mapping[str, Part], writes: frozenset[str]) -> None:
         kernel = found.kernel
         held: Any = {
-            n: _Held(self.arrays[p.obj][self._slices(p)].copy(), kernel.object(n).dtype) for n, p in parts.items()
+            n: Held(self.arrays[p.obj][self._slices(p)].copy(), kernel.object(n).dtype) for n, p in parts.items()
         }
         params: dict[str, Number] = {name: self.number(e) for name, e in found.values.items()}
         numbers = tuple(params[s.name] for s in kernel.params if isinstance(s, Scalar))
@@ -362,43 +361,5 @@ class _Execution:
         self.violations.append(Violation(code, message, step, buffer, stream, where, other))
 
 
-class _Held:
-    """A tensor as `Reference` reads it: its contents before the kernel, by row-major index."""
-
-    def __init__(self, values: Array, dtype: DType) -> None:
-        self.values, self.shape, self.dtype, self.contents = values, values.shape, dtype, self
-
-    def initial(self, index: Array) -> Array:
-        """Return the elements at row-major indices."""
-        found: Array = self.values.reshape(-1)[index]
-        return found
-
-
 def _meet(a: Box, b: Box) -> bool:
     return all(lo < other_hi and other_lo < hi for (lo, hi), (other_lo, other_hi) in zip(a, b, strict=True))
-
-
-def accumulates(kernel: Kernel, output: str) -> bool | None:
-    """Return True if a kernel adds its specified values to an output, False if it stores them, and None if it does
-    both."""
-    modes = {
-        (r.mode, s.op if isinstance(s, Accumulate) else "")
-        for s in statements(kernel.body)
-        for r in relations(s)
-        if r.obj == output and r.mode is not Mode.READ
-    }
-    if modes == {(Mode.ACCUMULATE, "add")}:
-        return True
-    return False if all(mode is Mode.WRITE for mode, _ in modes) else None
-
-
-def differs(ours: Array, theirs: Array) -> NDArray[np.bool_]:
-    """Return the elements whose difference is larger than float64 arithmetic explains."""
-    if ours.dtype.kind != "f":
-        return np.asarray(ours != theirs)
-    with np.errstate(all="ignore"):
-        finite = np.isfinite(ours) & np.isfinite(theirs)
-        scale = np.abs(np.where(finite, theirs, 0)).max(initial=0)
-        near = np.abs(ours - theirs) <= 1e-9 * np.abs(theirs) + 1e-9 * scale
-    same = (ours == theirs) | (np.isnan(ours) & np.isnan(theirs))
-    return np.asarray(~(same | near))

@@ -12,8 +12,9 @@ from argus.diagnostic import Diagnostic, Severity, Verdict, VerificationError
 from argus.ir.expr import Const, Expr, Param, op
 from argus.ir.nodes import Requires
 from argus.mutate import Change, Kind, Outcome, Result, Trial, drawn
-from argus.programs.execute import NotExecutable, differs, execute
+from argus.programs.execute import NotExecutable, execute
 from argus.programs.execute import Result as Run
+from argus.programs.held import differs
 from argus.programs.inputs import trials
 from argus.programs.ir import Buffer, Collective, For, If, Launch, Part, Program, Record, Step, Wait, walk
 from argus.programs.prove.prove import prove

@@ -6,14 +6,14 @@ are followed twice, so that the second time knows what one iteration leaves to t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from argus.agents.invariants.candidates import Candidate, Candidates, axes_of, loads
 from argus.agents.invariants.carried import (
     ZERO,
     Carried,
     Term,
-    changed,
     coordinates,
     gathered,
     intervals,
@@ -24,12 +24,11 @@ from argus.agents.invariants.carried import (
 )
 from argus.agents.invariants.names import names_of
 from argus.agents.invariants.places import joined, solved
-from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, conjunction, conjuncts, coords, op, substitute_coords
+from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, conjuncts, coords, op, substitute_coords
 from argus.ir.expr import walk as parts_of
 from argus.ir.nodes import (
     Access,
     Accumulate,
-    AssertTags,
     Copy,
     For,
     If,
@@ -43,23 +42,9 @@ from argus.ir.nodes import (
     Stage,
     Stmt,
     Tag,
-    TagEqual,
-    TagField,
     Tensor,
 )
 from argus.ir.visit import walk
-
-_LETTERS = "ijklmnop"
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A tag or an assertion before or after statement `at`. Of those of one `group`, the first that proves is kept."""
-
-    at: int
-    after: bool
-    stmt: Tag | AssertTags
-    group: tuple[object, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +64,15 @@ class Flow:
     kernel: Kernel
     names: dict[str, tuple[str, ...]] = field(default_factory=dict)
     state: dict[str, _Written] = field(default_factory=dict)
-    found: dict[tuple[object, ...], Candidate] = field(default_factory=dict)
     loops: list[tuple[For, set[str]]] = field(default_factory=list)
-    noting: bool = True
+    candidates: Candidates = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.candidates = Candidates(self.kernel, self._writer)
+
+    def _writer(self, name: str) -> int | None:
+        written = self.state.get(name)
+        return None if written is None else written.by
 
     def go(self) -> list[Candidate]:
         """Return the candidates of a numbered kernel, in the order in which they were found."""
@@ -90,7 +81,7 @@ class Flow:
         first = next(s for s in self.kernel.body if not isinstance(s, Spec))
         tags = [Candidate(first.id, False, _tag_of(t, self.names[t.name]), ("tag", t.name))
                 for t in self.kernel.tensors if t.name in self.names and t.shape]  # fmt: skip
-        return [*tags, *self.found.values()]
+        return [*tags, *self.candidates.found.values()]
 
     # ------------------------------------------------------------------ statements
 
@@ -123,20 +114,20 @@ class Flow:
     def _moved(self, stmt: Stmt, dst: Access, src: Access, mask: Expr | None) -> None:
         carried = self._read(src.obj, src.index)
         if isinstance(self.kernel.object(dst.obj), Tensor):
-            self._assert(stmt, False, src, carried)
+            self.candidates.carries(stmt, False, src, carried)
             return
         if carried is not None:
             conditions = tuple(dict.fromkeys((*carried.inside, *conjuncts(mask))))
             carried = replace(carried, inside=conditions)
         self._write(stmt, dst, carried)
         if carried is not None and dst.obj in {f.name for f in self.kernel.fragments}:
-            self._assert(stmt, True, dst, carried)
+            self.candidates.carries(stmt, True, dst, carried)
 
     def _mapped(self, stmt: Map) -> None:
         combined, mixed = self._combined(stmt, stmt.value, stmt.shape, stmt.dst.obj)
         self._write(stmt, stmt.dst, combined)
         if combined is not None and not mixed and not combined.assumed:
-            self._assert(stmt, True, stmt.dst, combined)
+            self.candidates.carries(stmt, True, stmt.dst, combined)
 
     def _accumulated(self, stmt: Accumulate) -> None:
         combined, _ = self._combined(stmt, stmt.value, stmt.shape, "")
@@ -147,7 +138,7 @@ class Flow:
             combined = replace(combined, assumed=True)
         if isinstance(self.kernel.object(stmt.dst.obj), Tensor):
             if isinstance(stmt.value, Elem):
-                self._assert(stmt, False, Access(stmt.value.obj, stmt.value.index), combined)
+                self.candidates.carries(stmt, False, Access(stmt.value.obj, stmt.value.index), combined)
             return
         self._collect(stmt, stmt.dst, combined, stmt.shape)
 
@@ -158,7 +149,7 @@ class Flow:
         if a is None or b is None:
             self._collect(stmt, stmt.d, a or b, stmt.shape)
             return
-        self._alike(stmt, [(stmt.a, a), (stmt.b, b)], stmt.shape)
+        self.candidates.meet(stmt, [(stmt.a, a), (stmt.b, b)], stmt.shape)
         fields = {**b.fields, **a.fields}
         for name in set(a.fields) & set(b.fields):
             fields[name] = tuple(dict.fromkeys((*b.fields[name], *a.fields[name])))
@@ -173,11 +164,11 @@ class Flow:
         if carried.assumed:
             shape = self.kernel.object(access.obj).shape
             fields = tuple((n, plain(t[0])) for n, t in written.then.fields.items())
-            if self.noting and written.index == coords(len(shape)):
+            if self.candidates.noting and written.index == coords(len(shape)):
                 tag = Tag(access.obj, tuple(e if not isinstance(e, int) else Const(e) for e in shape), fields)
-                self._note(written.by, True, tag, ("retag", access.obj, written.by))
+                self.candidates.note(written.by, True, tag, ("retag", access.obj, written.by))
             return replace(carried, assumed=False)
-        self._assert(stmt, False, access, carried)
+        self.candidates.carries(stmt, False, access, carried)
         return carried
 
     # ------------------------------------------------------------------ loops
@@ -185,7 +176,7 @@ class Flow:
     def _loop(self, loop: For) -> None:
         """Follow a loop twice; then what was added up in it is whole, and what depends on its counter is over."""
         before, summed = dict(self.state), _summed(loop.body)
-        noting, self.noting = self.noting, False
+        noting, self.candidates.noting = self.candidates.noting, False
         self.loops.append((loop, summed))
         self._body(loop.body)
         previous = op("sub", LoopVar(loop.var), Const(loop.step))
@@ -194,7 +185,7 @@ class Flow:
                 self._restore(name, before)
             elif before.get(name) != written:
                 self.state[name] = _later(written, loop.var, previous)
-        self.noting = noting
+        self.candidates.noting = noting
         self._body(loop.body)
         self.loops.pop()
         for name in list(self.state):
@@ -223,13 +214,13 @@ class Flow:
         self.state[name] = replace(written, carried=carried)
         shape = self.kernel.object(name).shape
         if summed and not carried.assumed and written.index == coords(len(shape)):
-            self._assert(loop, True, Access(name, written.index), carried)
+            self.candidates.carries(loop, True, Access(name, written.index), carried)
 
     # ------------------------------------------------------------------ state
 
     def _read(self, obj: str, index: tuple[Expr, ...]) -> Carried | None:
         if obj in self.names:
-            fields = {n: (e,) for n, e in zip(self.names[obj], index, strict=True) if not _loads(e)}
+            fields = {n: (e,) for n, e in zip(self.names[obj], index, strict=True) if not loads(e)}
             return Carried(fields) if fields else None
         written = self.state.get(obj)
         if written is None:
@@ -262,9 +253,9 @@ class Flow:
         if all(c.fields == sides[0][1].fields for _, c in sides):
             inside = tuple(dict.fromkeys(i for _, c in sides for i in c.inside))
             return replace(sides[0][1], inside=inside, assumed=any(c.assumed for _, c in sides)), False
-        self._alike(stmt, [s for s in sides if not s[1].assumed], shape)
+        self.candidates.meet(stmt, [s for s in sides if not s[1].assumed], shape)
         every = set(range(len(shape)))
-        whole = [c for access, c in sides if _axes(access.index) >= every]
+        whole = [c for access, c in sides if axes_of(access.index) >= every]
         if len(whole) != 1:
             return None, True
         return replace(whole[0].single, assumed=True), True
@@ -273,7 +264,7 @@ class Flow:
         """Add up what elements carry, along the axes that the destination does not have."""
         if carried is None:
             return
-        kept = _axes(dst.index)
+        kept = axes_of(dst.index)
         gone = set(range(len(shape))) - kept
         fields: dict[str, tuple[Term, ...]] = {}
         for name, terms in carried.fields.items():
@@ -286,7 +277,7 @@ class Flow:
             new = joined(before, new)
         self._write(stmt, dst, new)
         if not new.assumed:
-            self._assert(stmt, True, dst, new)
+            self.candidates.carries(stmt, True, dst, new)
 
     def _begun(self, name: str, fields: dict[str, tuple[Term, ...]]) -> dict[str, tuple[Term, ...]]:
         """Let sets begin where the loops that add them up do."""
@@ -312,83 +303,9 @@ class Flow:
                     return tensor.shape[dim]
         return ZERO
 
-    # ------------------------------------------------------------------ candidates
-
-    def _assert(self, stmt: Stmt, after: bool, access: Access, carried: Carried | None) -> None:
-        """Note an assertion for each field of what an element carries; of a set, where there are elements."""
-        if carried is None or carried.assumed or not self.noting:
-            return
-        for name, terms in carried.fields.items():
-            for term in terms:
-                where = carried.inside if isinstance(term, Once) else ()
-                made = self._equal(access, name, term, where)
-                if made is not None:
-                    self._note(stmt.id, after, made, (stmt.id, after, access.obj, name))
-
-    def _equal(self, access: Access, name: str, term: Term, where: tuple[Expr, ...]) -> AssertTags | None:
-        shape = self.kernel.object(access.obj).shape
-        axes = sorted(_axes(access.index))
-        extents = {a: int(shape[d].value) if isinstance(shape[d], Const) else int(shape[d])  # type: ignore[union-attr,arg-type]
-                   for d, e in enumerate(access.index) for a in coordinates(e)}  # fmt: skip
-        return self._assertion(axes, extents, [(access, name)], term, where)
-
-    def _alike(self, stmt: Stmt, sides: Sequence[tuple[Access, Carried]], shape: tuple[int, ...]) -> None:
-        """Note that operands that meet carry the same, in each field that both have."""
-        for number, (one, left) in enumerate(sides):
-            for other, right in sides[number + 1 :]:
-                for name in left.fields:
-                    if name in right.fields and one.obj != other.obj and self.noting:
-                        axes = sorted(_axes((*one.index, *other.index)))
-                        made = self._assertion(axes, dict(enumerate(shape)), [(one, name), (other, name)], None, ())
-                        if made is not None:
-                            self._note(stmt.id, False, made, (stmt.id, one.obj, other.obj, name))
-
-    def _assertion(self, axes: list[int], extents: dict[int, int], sides: list[tuple[Access, str]],
-                   term: Term | None, where: tuple[Expr, ...]) -> AssertTags | None:  # fmt: skip
-        """Return an assertion over the coordinates that its elements have, numbered from 0."""
-        places: dict[int, Expr] = {axis: Coord(number) for number, axis in enumerate(axes)}
-
-        def renumbered(e: Expr) -> Expr:
-            return substitute_coords(e, tuple(places.get(axis, ZERO) for axis in range(max(axes, default=-1) + 1)))
-
-        used = set() if term is None or isinstance(term, Once) else coordinates(term)
-        if not used <= set(axes) or len(axes) > len(_LETTERS) or any(_loads(c) for c in where):
-            return None
-        elems = [TagField(Elem(a.obj, tuple(renumbered(e) for e in a.index), self.kernel.object(a.obj).dtype), n)
-                 for a, n in sides]  # fmt: skip
-        right = elems[1] if term is None else plain(changed(term, renumbered))
-        condition = conjunction([renumbered(c) for c in where if coordinates(c) <= set(axes)])
-        return AssertTags(tuple(extents[a] for a in axes), tuple(_LETTERS[: len(axes)]),
-                          (TagEqual(elems[0], right),), condition)  # fmt: skip
-
-    def _note(self, at: int, after: bool, stmt: Tag | AssertTags, group: tuple[object, ...]) -> None:
-        """Note a candidate, unless the same was noted since its object was written."""
-        written = tuple(w.by for name in objects(stmt) if (w := self.state.get(name)) is not None)
-        self.found.setdefault((written, stmt), Candidate(at, after, stmt, group))
-
-
-def objects(stmt: Tag | AssertTags) -> tuple[str, ...]:
-    """Return the objects that a tag or an assertion is of."""
-    return (stmt.obj,) if isinstance(stmt, Tag) else tuple(e.elem.obj for e in _tagged(stmt))
-
-
-def _tagged(stmt: AssertTags) -> Iterator[TagField]:
-    for condition in stmt.conditions:
-        if isinstance(condition, TagEqual):
-            yield from (side for side in (condition.left, condition.right) if isinstance(side, TagField))
-
 
 def _tag_of(tensor: Tensor, names: tuple[str, ...]) -> Tag:
     return Tag(tensor.name, tensor.shape, tuple((n, Coord(d)) for d, n in enumerate(names)))
-
-
-def _loads(expr: Expr) -> bool:
-    return any(isinstance(e, Elem) for e in parts_of(expr))
-
-
-def _axes(places: Iterable[Expr]) -> set[int]:
-    """Return the axes whose coordinates occur in expressions."""
-    return set().union(*map(coordinates, places))
 
 
 def _operands(expr: Expr) -> Iterator[Elem]:

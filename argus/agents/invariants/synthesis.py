@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from argus import compile
-from argus.agents.invariants.flow import Candidate, Flow, objects
+from argus.agents.invariants.candidates import Candidate, objects
+from argus.agents.invariants.flow import Flow
 from argus.agents.invariants.stripped import stripped
 from argus.diagnostic import ArgusError, Diagnostic, Severity, Verdict
 from argus.ir.nodes import AssertTags, Kernel, Stmt

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from argus import compile
-from argus.agents.invariants.flow import Candidate
+from argus.agents.invariants.candidates import Candidate
 from argus.agents.invariants.stripped import stripped
 from argus.agents.invariants.synthesis import Invariants, merged, synthesised
 from argus.agents.text_scope import names_bound

@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from functools import partial
 
 from typing_extensions import assert_never
 
-from argus.backend.device_api import cpp_type
-from argus.backend.emit.alike import NUMBER, as_one
 from argus.backend.emit.asynchronous import emit_asynchronous
 from argus.backend.emit.compute import emit_accumulate, emit_map
 from argus.backend.emit.copy import emit_copy
+from argus.backend.emit.declarations import prologue
 from argus.backend.emit.expression import ATOM, SUM, Printer, natural
-from argus.backend.emit.flight import is_product, start, used
+from argus.backend.emit.flight import is_product, used
 from argus.backend.emit.matrix import emit_mma
 from argus.backend.emit.problem import problem
-from argus.backend.emit.registers import register_layout
+from argus.backend.emit.roles import emit_roles
 from argus.backend.emit.scope import Domain, Writer
 from argus.backend.emit.watch import emit_watch
 from argus.backend.emit.waves import emit_wave_step
-from argus.ir import visit
 from argus.ir.cluster import grid_of_clusters, group_of_clusters
 from argus.ir.expr import Const, coords, elements
-from argus.ir.machine import H200, WARPGROUP
 from argus.ir.nodes import (
     Accumulate,
     AssertTags,
@@ -38,7 +33,6 @@ from argus.ir.nodes import (
     Copy,
     EndTurns,
     For,
-    Fragment,
     Hint,
     If,
     Kernel,
@@ -54,7 +48,6 @@ from argus.ir.nodes import (
     MmaWait,
     Programs,
     ProxyFence,
-    Role,
     Roles,
     Scan,
     Share,
@@ -148,7 +141,7 @@ def _statement(stmt: Stmt, writer: Writer) -> None:
         case MmaFence() | MmaCommit() | MmaWait() | ProxyFence() | MbarrierExpect() | MbarrierArrive() | MbarrierWait():
             emit_asynchronous(stmt, writer)
         case Roles():
-            _roles(stmt, writer)
+            emit_roles(stmt, writer, statements)
         case Tag() | AssertTags() | Spec():
             pass
         case BulkCommit() | BulkWait() | BarrierSync() | BarrierArrive() | MbarrierInit() | MbarrierFence():
@@ -229,7 +222,7 @@ def _programs(stmt: Programs, writer: Writer) -> None:
                 _program_ids(extents, writer)
             if len(writer.prologue) > defined:
                 writer.line("argus::anew(thread);")
-                _prologue(writer, defined)
+                prologue(writer, defined)
             writer.lines += own
         writer.prologue, writer.flight = outer, before
 
@@ -283,148 +276,11 @@ def _branch(stmt: If, writer: Writer) -> None:
             statements(stmt.orelse, writer)
             writer.flight = before
 
-
-# ---------------------------------------------------------------------------- roles
-
-_REGISTER_UNIT = 8
-"""Number of registers of a thread that are assigned at once (PTX ISA, setmaxnreg)."""
-
-
 def _barrier(writer: Writer) -> None:
     if writer.barrier is None:
         writer.line("argus::barrier();")
     else:
         writer.line(f"argus::role_barrier<{writer.threads}>({writer.barrier});")
-
-
-def _roles(stmt: Roles, writer: Writer) -> None:
-    """Emit a branch for each role, chosen by the number of the warp. Roles whose texts are alike share a branch.
-
-    Registers are assigned to whole warpgroups, including idle warps.
-    """
-    kernel = writer.kernel
-    writer.line(f"const int warp = argus::uniform(argus::thread_id() / {kernel.warp_size});")
-    lead = ""
-    for roles, lines in _branches(stmt, writer):
-        first, last = roles[0], roles[-1]
-        warps = last.first_warp + last.num_warps - first.first_warp
-        dealt = warps if first.registers is None else -(-warps // WARPGROUP) * WARPGROUP
-        end, reach = first.first_warp + warps, first.first_warp + dealt
-        with writer.block(f"{lead}if ({_of_warps(first.first_warp, reach, kernel)})"):
-            _redistribute(first, writer)
-            with writer.block("" if reach == end else f"if (warp < {end})"):
-                writer.lines += lines(writer.depth)
-        lead = "else "
-
-
-def _branches(stmt: Roles, writer: Writer) -> Iterator[tuple[tuple[Role, ...], Callable[[int], list[str]]]]:
-    """Yield the roles of each branch, in order, with a function that returns the branch's lines at a depth."""
-    declared = used(tuple(s for s in writer.kernel.body if s is not stmt))
-
-    def alone(role: Role) -> Callable[[int], list[str]]:
-        first = role.first_warp * writer.kernel.warp_size
-        thread = f"argus::thread_id() - {first}" if first else "argus::thread_id()"
-        return lambda depth: _role(role, stmt.own_barrier(role), thread, declared, writer, depth)
-
-    for group in _side_by_side(stmt.roles):
-        shared = _shared_branch(group, stmt, declared, writer)
-        if shared is not None:
-            yield group, partial(_indented, shared)
-            continue
-        yield from (((role,), alone(role)) for role in group)
-
-
-def _side_by_side(roles: tuple[Role, ...]) -> list[tuple[Role, ...]]:
-    """Return runs of consecutive roles with equal numbers of warps and registers, each role of whole warpgroups."""
-    groups: list[tuple[Role, ...]] = []
-    for role in roles:
-        last = groups[-1][-1] if groups else None
-        if (
-            last is not None
-            and (role.num_warps, role.registers) == (last.num_warps, last.registers)
-            and role.first_warp == last.first_warp + last.num_warps
-            and role.num_warps % WARPGROUP == 0
-        ):
-            groups[-1] = (*groups[-1], role)
-        else:
-            groups.append((role,))
-    return groups
-
-
-def _shared_branch(group: tuple[Role, ...], stmt: Roles, declared: frozenset[str], writer: Writer) -> list[str] | None:
-    """Return lines, not indented, that equal those of role i where `role_number` is i; None if there are none."""
-    if len(group) == 1:
-        return None
-    kernel, warps = writer.kernel, group[0].num_warps
-    own = [[f.name for f in kernel.fragments if f.name in used(role.body) - declared] for role in group]
-    if len({name for names in own for name in names}) < sum(map(len, own)) or len(set(map(len, own))) > 1:
-        return None
-    names = [{writer.names[n]: writer.names[m] for n, m in zip(names, own[0], strict=True)} for names in own]
-    first, size = group[0].first_warp, warps * kernel.warp_size
-    start = f" - {first * kernel.warp_size}" if first else ""
-    thread = f"argus::thread_id(){start} - {NUMBER} * {size}"
-    texts = [_role(role, stmt.own_barrier(role), thread, declared, writer, 0)[1:] for role in group]
-    lines = as_one(texts, names)
-    if lines is None:
-        return None
-    number = f"const int {NUMBER} = {f'(warp - {first})' if first else 'warp'} / {warps};"
-    return [f"// {', '.join(role.name for role in group)}", number, *lines]
-
-
-def _indented(lines: list[str], depth: int) -> list[str]:
-    return ["    " * depth + line if line and not line.startswith("#line") else line for line in lines]
-
-
-def _role(role: Role, barrier: int, thread: str, declared: frozenset[str], writer: Writer, depth: int) -> list[str]:
-    """Return the lines of a role. The first line names the role. `thread` is the C++ text that computes its threads'
-    numbers."""
-    kernel = writer.kernel
-    inner = Writer(
-        kernel, writer.names, writer.natural, role.num_warps * kernel.warp_size,
-        start(role.body, (f.name for f in kernel.fragments)), writer.least, barrier, depth=depth,
-    )  # fmt: skip
-    statements(role.body, inner)
-    body, inner.lines = inner.lines, []
-    inner.line(f"// {role.name}")
-    own = used(role.body) - declared
-    opening(inner, thread, tuple(f for f in kernel.fragments if f.name in own))
-    counts(role.body, inner)
-    return [*inner.lines, *body]
-
-
-def _of_warps(first: int, end: int, kernel: Kernel) -> str:
-    """Return the C++ condition that the warp's number is in [`first`, `end`)."""
-    conditions = [f"warp >= {first}"] if first else []
-    conditions += [f"warp < {end}"] if end < kernel.num_warps else []
-    return " && ".join(conditions) or "true"
-
-
-def _redistribute(role: Role, writer: Writer) -> None:
-    """Emit the request for more registers from the block's pool, or the return of registers that a role does not need.
-
-    A block starts with the multiprocessor's registers divided evenly among its threads. In a small block every thread
-    has the maximum, and nothing is emitted.
-    """
-    if role.registers is None:
-        return
-    start = H200.registers // writer.kernel.num_threads // _REGISTER_UNIT * _REGISTER_UNIT
-    if start <= H200.thread_registers and role.registers != start:
-        verb = "raise" if role.registers > start else "lower"
-        writer.line(f"argus::{verb}_registers<{role.registers}>();")
-
-
-# ---------------------------------------------------------------------------- what statements start from
-
-
-def opening(writer: Writer, thread: str, fragments: tuple[Fragment, ...]) -> None:
-    """Emit the declarations that the statements of a kernel or role use: thread, prologue variables, registers."""
-    writer.line(f"{'int' if writer.kernel.persistent else 'const int'} thread = {thread};")
-    _prologue(writer, 0)
-    for f in fragments:
-        layout = register_layout(f)
-        name = writer.names[f.name]
-        writer.line(f"alignas(16) {cpp_type(f.dtype)} {name}[{layout.num_values}];  // {layout}")
-    writer.line("")
 
 
 def ending(body: tuple[Stmt, ...], writer: Writer) -> None:
@@ -439,20 +295,7 @@ def ending(body: tuple[Stmt, ...], writer: Writer) -> None:
     writer.line(opened.strip())
     writer.depth += 1
     writer.line("const int thread = argus::place(argus::thread_id(), 0);")
-    _prologue(writer, 0)
+    prologue(writer, 0)
     writer.depth -= 1
     writer.lines += lines
     writer.prologue = outer
-
-
-def _prologue(writer: Writer, start: int) -> None:
-    """Emit the variables of the prologue from number `start` on."""
-    for (ctype, text), name in list(writer.prologue.items())[start:]:
-        writer.line(f"const {ctype} {name} = {text};")
-
-
-def counts(body: tuple[Stmt, ...], writer: Writer) -> None:
-    """Declare the running counters of all loops, which keep their values after the loops."""
-    for stmt in visit.walk(body):
-        if isinstance(stmt, For) and stmt.counter is not None:
-            writer.line(f"unsigned {writer.names[stmt.counter.name]} = 0;")

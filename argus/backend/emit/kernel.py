@@ -9,7 +9,8 @@ from argus.backend.abi import arguments, entry, shared_bytes
 from argus.backend.device_api import cpp_type
 from argus.backend.emit.address import pointer_type
 from argus.backend.emit.asynchronous import prefetch_maps
-from argus.backend.emit.body import counts, digits, ending, opening, statements
+from argus.backend.emit.body import digits, ending, statements
+from argus.backend.emit.declarations import counts, opening
 from argus.backend.emit.expression import ATOM, Printer
 from argus.backend.emit.flight import start, used
 from argus.backend.emit.names import identifiers

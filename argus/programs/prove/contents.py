@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from argus.diagnostic import Verdict
 from argus.ir.expr import TRUE, Const, Expr, LoopVar, Op, Param, conjunction, linear, op, rewrite, walk
-from argus.programs.execute import accumulates
+from argus.programs.held import accumulates
 from argus.programs.ir import Buffer, Collective, For, If, Launch, Part, Step
 from argus.programs.prove.facts import Doubt, Facts
 from argus.programs.sites import Access, Site, in_range

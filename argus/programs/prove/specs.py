@@ -15,7 +15,7 @@ from argus.ir.nodes import Spec, SpecOp, SpecReduce, SpecSoftmax, SpecTerm, Tens
 from argus.ir.spec_terms import mapped, strip
 from argus.ir.types import boolean
 from argus.ir.visit import walk as statements
-from argus.programs.execute import accumulates
+from argus.programs.held import accumulates
 from argus.programs.ir import Collective, For, If, Launch, Part, Step
 from argus.programs.prove.cases import Cases
 from argus.programs.prove.contents import Turns, Written, choices, inside, instance, part_at, with_counters
