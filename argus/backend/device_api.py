@@ -217,8 +217,14 @@ _WAVES = (
     *(_f(f"{name}_of_numbers", "int N", "float", "float x, const float* values",
          f"the {name} of x and of N values, of which none is NaN; else any number or NaN", "", _AMD)
       for name in ("maximum", "minimum")),
+    *(_f(f"{name}_of_two", "", "float", "float x, float y",
+         f"the {name} of x and y, of which none is NaN; else any number or NaN", "", _AMD)
+      for name in ("maximum", "minimum")),
     _f("narrow_numbers", "int N, class T", "void", "const float* from, T* to",
        "narrow<N>(from, to) where from[i] is no NaN; else to[i] is any number or NaN", "", _AMD),
+    _f("narrow_moderate", "int N, class T", "void", "const float* from, T* to",
+       "narrow<N>(from, to) where from[i] is 0, or of a magnitude from 2^-126 to 2^100; else to[i] is any number",
+       "", _AMD),
     _f("sum_of", "int N", "float", "float x, const float* values", "the sum of x and of N values, in any order", "",
        _AMD),
     _f("add_products", "int N", "void", "float* sums, const float* left, const float* right",

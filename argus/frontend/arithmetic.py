@@ -10,8 +10,8 @@ from argus.frontend.tiles import elementwise
 from argus.frontend.values import Constant, Tile, Value, View, describe
 from argus.ir import expr as ir
 from argus.ir.expr import OPERATORS, REDUCTIONS, Const, Coord, Elem, Expr, Op, coords, substitute_coords
-from argus.ir.nan import WITHOUT_NAN
 from argus.ir.nodes import Access, Accumulate, Map, SpecTerm
+from argus.ir.promise import PROMISES
 from argus.ir.spec_terms import unrounded
 from argus.ir.types import DType, boolean, float32, int32
 from argus.source import Span
@@ -292,7 +292,7 @@ HANDLERS: dict[str, Handler] = {
     "permute": permute,
     **{row.name: unary for row in OPERATORS.values() if row.function is not None},
     "sortable": sortable,
-    WITHOUT_NAN: unary,
+    **dict.fromkeys(PROMISES, unary),
     "maximum": extremum,
     "minimum": extremum,
     "where": where,

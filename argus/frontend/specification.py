@@ -37,8 +37,8 @@ from argus.frontend.tagging import direct_extents, divided_extents, is_call, qua
 from argus.frontend.tiles import BINARY
 from argus.frontend.values import Builtin, Constant, Helper, Nothing, Range, Specified, Tile, Value, describe
 from argus.ir.expr import OPERATORS, Const, Expr, Op, Param, walk
-from argus.ir.nan import WITHOUT_NAN
 from argus.ir.nodes import Spec, SpecOp, SpecReduce, SpecSoftmax, SpecTerm
+from argus.ir.promise import PROMISES
 from argus.ir.spec_terms import applied
 from argus.ir.types import DType, boolean, float32, int32, int64, uint32
 from argus.source import Span
@@ -127,8 +127,8 @@ def _combine(context: Context, operator: str, operands: tuple[Expression, ...], 
     dtype = _common(context, operator, terms[1 if operator == "where" else 0 :], span)
     tiles.check_kind(context, operator, operator, dtype, span)
     terms = [literal(t, dtype) for t in terms]
-    if operator == WITHOUT_NAN:
-        context.fail("bad-tag", "a specification says nothing about NaN", span, "leave `al.without_nan` out here")
+    if operator in PROMISES:
+        context.fail("bad-tag", "a specification says nothing about NaN", span, f"leave `al.{operator}` out here")
     exprs = [t for t in terms if not isinstance(t, (SpecOp, SpecReduce, SpecSoftmax))]
     if len(exprs) == len(terms) and len({e.dtype for e in exprs}) == 1:
         return tiles.make(operator, tuple(exprs))

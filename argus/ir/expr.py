@@ -147,7 +147,8 @@ OPERATORS: dict[str, Operator] = {
         Operator("ge", 2, "bool", ">="),
         Operator("where", 3, "same"),  # takes (bool, x, y)
         Operator("cast", 1, "given"),
-        Operator("without_nan", 1, "same", real=True),  # of NaN any number, or NaN (argus.ir.nan)
+        Operator("without_nan", 1, "same", real=True),  # of NaN any number, or NaN (argus.ir.promise)
+        Operator("moderate", 1, "same", real=True),  # of numbers that are not moderate, too
         Operator("sortable", 1, "given"),  # float32 to an int32 of the same order, and back
         _function("exp", math.exp, real=True),
         _function("exp2", lambda x: float(2.0**x), real=True),

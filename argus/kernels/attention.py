@@ -159,7 +159,7 @@ def attend(
         acc = acc * shrink[:, None]  # ends the product before: from here on, its registers are free for new weights
         w = al.exp2(al.fma(s, unit, shift[:, None]))
         total = total * shrink + al.sum(w, axis=1)
-        p = al.without_nan(w).to(DTYPE)
+        p = al.moderate(w).to(DTYPE)
         al.tag(p, lambda i, j: dict(h=head, m=m0 + i, kv=kv, n=first + j, b=batch))
     last = begin + (al.cdiv(length, BLOCK_N) - 1) * BLOCK_N
     vt = al.stage(v[batch, kv, last : last + BLOCK_N, 0:Y], boundary_check=edges(E, Y))

@@ -130,7 +130,7 @@ def decode(
         w = al.exp2(al.fma(s, scale, shift[:, None]))
         total = total * shrink + al.sum(w, axis=1)
         acc = acc * shrink[:, None]
-        acc = al.mma(w.to(DTYPE), al.trans(vt), acc)
+        acc = al.mma(al.moderate(w).to(DTYPE), al.trans(vt), acc)
     y = acc * (1.0 / al.where(total == 0.0, 1.0, total))[:, None]
     if value_scales is not None:
         y = y * al.load(value_scales[head])

@@ -18,7 +18,7 @@ def raise_top(s, top, scale):
     Rows that have seen no key yet keep the maximum -inf: their weights are 0, and so is the factor. A score that is NaN
     need not count here, because its weight is NaN, and with it the row's sum.
     """
-    new = al.maximum(top, al.max(al.without_nan(s), axis=1))
+    new = al.without_nan(al.maximum(top, al.max(al.without_nan(s), axis=1)))
     shift = al.where(new == NEVER, 0.0, -new * scale)
     return new, shift, al.exp2(al.fma(top, scale, shift))
 

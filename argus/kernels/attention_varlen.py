@@ -178,7 +178,7 @@ def attention_packed(
         acc = acc * shrink[:, None]
         x = al.exp2(al.fma(s, scale, shift[:, None]))
         total = total * shrink + al.sum(x, axis=1)
-        w = x.to(DTYPE)
+        w = al.moderate(x).to(DTYPE)
     last = begins + (blocks - 1) * BLOCK_N
     vt = al.stage(v[last : last + BLOCK_N, kv, 0:D], boundary_check=(0,))
     acc = al.mma(w, al.trans(vt), acc)

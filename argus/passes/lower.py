@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from argus.ir.nan import with_nan
 from argus.ir.nodes import Kernel
+from argus.ir.promise import without_promises
 from argus.ir.target import TARGETS
 from argus.passes.allocate import allocate_shared
 from argus.passes.assign import assign_layouts
@@ -84,5 +84,5 @@ def for_target(kernel: Kernel, target: str) -> Kernel:
     if kernel.num_threads > machine.max_threads:
         what = f"{kernel.num_threads} threads are too many for a block of {target}, which has {machine.max_threads}"
         raise LoweringError(problem("block-size", what, kernel.span, "use fewer warps"))
-    kernel = kernel if machine.vendor == "amd" else with_nan(kernel)
+    kernel = kernel if machine.vendor == "amd" else without_promises(kernel)
     return replace(kernel, target=target)

@@ -16,8 +16,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from argus.diagnostic import Diagnostic
-from argus.ir.expr import Const, Coord, Elem, Expr, coords, op, rewrite
+from argus.ir.expr import Const, Coord, Elem, Expr, Op, coords, op, rewrite
 from argus.ir.nodes import Access, Accumulate, Barrier, Fragment, Kernel, Map, Stmt, Tensor, ThreadCopy
+from argus.ir.promise import WITHOUT_NAN, promised
 from argus.layout import FragmentLayout, Mode
 from argus.passes.context import Enclosing, rewrite_in_context
 from argus.passes.fresh import Fresh, identity
@@ -92,8 +93,9 @@ def _expand(
     def start(name: str, layout: FragmentLayout) -> Map:
         return Map(Access(name, coords(len(layout.shape))), zero, layout.shape, layout, "thread", span=span)
 
-    def value(name: str, layout: FragmentLayout) -> Elem:
-        return Elem(name, coords(len(layout.shape)), dtype)
+    def value(name: str, layout: FragmentLayout) -> Expr:
+        part = Elem(name, coords(len(layout.shape)), dtype)
+        return part if promised(stmt.value) is None else Op(WITHOUT_NAN, (part,), dtype)
 
     layout = _partial(plan, bool(plan.warps), bool(plan.lanes))
     partial = fresh.fragment(f"{target.name}_partial", dtype, layout.shape, layout)

@@ -46,10 +46,17 @@ def _fits(kernel: Kernel, stage: Stage, k: int) -> bool:
 def _sizes(kernel: Kernel, stage: Stage, k: int) -> tuple[int, int]:
     """Return the number of consecutive k, and of elements along the other dimension, that a thread moves at a time.
 
-    The latter is 0 if no number of them, moved by all threads side by side, divides the tile.
+    The latter is 0 if no number of them, moved by all threads side by side, divides the tile. Each load costs its mask
+    and its address: where threads would load less than 8 bytes at a time, runs are half as long.
     """
     itemsize = kernel.object(stage.dst).dtype.bytes
-    run = _RUN // itemsize
+    wide, narrow = (_of_run(kernel, stage, k, size // itemsize) for size in (_RUN, _RUN // 2))
+    return narrow if wide[1] * itemsize < _RUN <= narrow[1] * itemsize else wide
+
+
+def _of_run(kernel: Kernel, stage: Stage, k: int, run: int) -> tuple[int, int]:
+    """Return `run`, and the number of elements along the other dimension that a thread moves at a time, as `_sizes`."""
+    itemsize = kernel.object(stage.dst).dtype.bytes
     each, rest = divmod(prod(stage.shape), run * kernel.num_threads)
     beside = max(1, min(stage.shape[k] // run, kernel.num_threads))
     widths = (_VECTOR // itemsize >> shift for shift in range(_VECTOR.bit_length()))

@@ -227,6 +227,7 @@ FUNCTIONS: dict[str, Callable[..., Array]] = {
     "mod": np.mod,
     "umulhi": lambda x, y: ((x.astype(np.uint64) * y.astype(np.uint64)) >> np.uint64(32)).astype(np.int64),
     "without_nan": np.positive,
+    "moderate": np.positive,
     "neg": np.negative,
     "abs": np.abs,
     "minimum": np.minimum,

@@ -11,8 +11,8 @@ from typing import TypeVar
 
 from argus.diagnostic import Note, Severity, SourceError, Verdict
 from argus.ir.cluster import unite
-from argus.ir.nan import with_nan
 from argus.ir.nodes import Assume, Kernel
+from argus.ir.promise import without_promises
 from argus.ir.text import print_expr
 from argus.ir.wellformed import check_explicit
 from argus.source import NO_SPAN
@@ -91,7 +91,7 @@ _ALONE = Lock()
 
 def _verify(kernel: Kernel, limit_s: float, exact: bool) -> Report:
     run = _Run(kernel, limit_s, exact)
-    kernel = unite(with_nan(kernel))
+    kernel = unite(without_promises(kernel))
     findings = [two_calls.refuted(kernel, f) if f.code == "invariance-unknown" else f for f in run.findings()]
     refused = [f for f in findings if f.property == "machine" and f.verdict is Verdict.REFUTED and f.place is None]
     refused = [f for f in refused if documented(run.launched, f)]
@@ -125,7 +125,7 @@ class _Run:
     def __init__(self, kernel: Kernel, limit_s: float, exact: bool) -> None:
         self.exact = exact
         self.launched, self.started = kernel, time.monotonic()
-        self.kernel = spelled(as_launched(unite(with_nan(kernel))))
+        self.kernel = spelled(as_launched(unite(without_promises(kernel))))
         self.work = Work.of_seconds(limit_s)
         self.tried: Trial | None = None
         """The outcome of the simulator's runs while questions were still open; None if there were none."""

@@ -177,6 +177,8 @@ def waves() -> str:
         "alignas(16) argus::bf16 narrowed[2];",
         "float wide[2] = {x[0], x[0]};",
         "argus::narrow_numbers<2>(wide, narrowed);",
+        "argus::narrow_moderate<2>(wide, narrowed);",
+        "x[0] = argus::maximum_of_two(argus::minimum_of_two(x[0], wide[0]), x[0]);",
         "x[0] = argus::cast<float>(narrowed[1]);",
         "alignas(16) float sums[3] = {x[0], x[0], x[0]}, factors[3] = {1.0f, 2.0f, 3.0f};",
         "argus::add_products<3>(sums, factors, factors);",

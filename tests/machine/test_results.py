@@ -7,12 +7,19 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from argus.backend.hip.toolchain import find_compiler, find_disassembler
+from argus.compile import elaborate
+from argus.frontend import Options
 from argus.ir.types import DType, bfloat16, float8_e4m3fnuz
+from argus.passes import lower
+from argus.source import SourceFile
+from tests.backend.host import to_bfloat16
 from tests.conftest import require
 from tests.machine import cases
+from tests.machine.kernels import run
 
 pytestmark = pytest.mark.slow
 
@@ -62,6 +69,30 @@ def test_experts(dtype: DType, tile: tuple[int, int, int]) -> None:
 def test_experts_with_scales_of_blocks(side: int, waves: int) -> None:
     """Depths that end within a block of scales, and within a step."""
     cases.grouped_blocks(136, 208, (0, 1, 70, 70, 93), side, waves).check()
+
+
+ROUNDED = """
+import argus
+import argus.language as al
+
+@argus.kernel(num_warps=1)
+def rounded(x: al.Tensor[al.float32, "N 2048"], out: al.Tensor[al.bfloat16, "N 2048"]):
+    row = al.program_id(0)
+    al.store(out[row, :], al.moderate(al.load(x[row, :])).to(al.bfloat16))
+"""
+
+
+def test_moderate_numbers_are_rounded_to_nearest() -> None:
+    """Neighbours of every tie and of every power of two, of several exponents and both signs; between two numbers the
+    even one is taken."""
+    kernel = lower(elaborate(SourceFile("rounded.py", ROUNDED), "rounded", Options("gfx942")), "gfx942")
+    ends = (np.arange(256)[:, None] * 65536 + [0, 1, 0x7FFF, 0x8000, 0x8001, 0xFF01, 0xFFFE, 0xFFFF]).ravel()
+    starts = [e << 23 | sign << 31 for e in (1, 2, 17, 64, 126, 127, 128, 200, 226) for sign in (0, 1)]
+    x = np.array([start + ends for start in starts]).astype(np.uint32).view(np.float32)
+    x[0, 0] = 0
+    out = np.zeros(x.shape, np.uint16)
+    run(kernel, (len(x),), ("out",), x=x, out=out, N=len(x))
+    np.testing.assert_array_equal(out, to_bfloat16(x))
 
 
 def library(*names: str) -> dict[str, str]:

@@ -18,8 +18,8 @@ from argus.backend.emit.registers import Ints, counters, evaluate, fit, register
 from argus.backend.emit.scope import Domain, Writer
 from argus.ir.expr import OPERATORS, REDUCTIONS, Const, Coord, Elem, Expr, Op, Thread, coords, op, walk
 from argus.ir.instruction import REDUCES
-from argus.ir.nan import promised
 from argus.ir.nodes import Accumulate, Fragment, Map, Tensor
+from argus.ir.promise import MODERATE, promised
 from argus.ir.types import bfloat16, float16, float32
 from argus.layout import FragmentLayout, Mode
 
@@ -118,8 +118,14 @@ def _narrow(stmt: Map, wide: Expr, domain: Domain, writer: Writer) -> None:
             printer = Printer(writer, each)
             place = printer.register(stmt.dst).removeprefix(name)
             writer.line(f"wide{place} = {printer.text(wide)};")
-        numbers = "" if promised(wide) is None or not writer.waves else "_numbers"
-        writer.line(f"argus::narrow{numbers}<{count}>(wide, {name});")
+        writer.line(f"argus::narrow{_promise(wide, writer)}<{count}>(wide, {name});")
+
+
+def _promise(value: Expr, writer: Writer) -> str:
+    """Return the ending of the functions that make use of a value's promise, which only AMD's GPUs have."""
+    if promised(value) is None or not writer.waves:
+        return ""
+    return "_moderate" if isinstance(value, Op) and value.op == MODERATE else "_numbers"
 
 
 # ---------------------------------------------------------------------------- shuffles
@@ -307,7 +313,8 @@ def _atomic(stmt: Accumulate, tensor: Tensor, domain: Domain, writer: Writer) ->
 def _across_warp(stmt: Accumulate, target: Fragment, domain: Domain, writer: Writer) -> None:
     """Emit a reduction in which each lane reduces its own elements, then lanes exchange along the bits it crosses."""
     bits = crossed_bits(stmt, target, domain)
-    combine = reduction(stmt.op, target.dtype)
+    numbers = domain.writer.waves and target.dtype == float32 and promised(stmt.value) is not None
+    combine = reduction(stmt.op, target.dtype, numbers)
     count = register_layout(target).num_values
     used = sorted(set(domain.registers(target, stmt.dst.index).tolist()))
     identity = literal(REDUCTIONS[stmt.op](target.dtype), target.dtype)

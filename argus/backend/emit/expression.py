@@ -10,10 +10,10 @@ import numpy as np
 from argus.backend.device_api import cpp_type
 from argus.backend.emit.problem import problem
 from argus.backend.emit.scope import Domain, Writer
-from argus.ir.expr import OPERATORS, Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, Thread, elements
-from argus.ir.nan import WITHOUT_NAN
+from argus.ir.expr import OPERATORS, Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, Thread, elements, walk
 from argus.ir.nodes import Access
-from argus.ir.types import DType, boolean
+from argus.ir.promise import PROMISES
+from argus.ir.types import DType, boolean, float32, int32
 from argus.source import NO_SPAN
 
 _WRAP = {
@@ -145,8 +145,8 @@ class Printer:
         if name == "cast":
             inner = self.text(args[0], needed if operand == dtype else TERNARY)
             return inner if operand == dtype else f"argus::cast<{cpp_type(dtype)}>({inner})"
-        if name == WITHOUT_NAN:
-            return self.text(args[0], needed)
+        if name in PROMISES:
+            return self._promised(args[0], needed)
         if name == "sortable":
             return f"argus::sortable<{cpp_type(dtype)}>({self.text(args[0], TERNARY)})"
         if name == "where":
@@ -170,9 +170,19 @@ class Printer:
         if always is not None and infix is not None:
             asked = f"{always} || {self._infix(expr, infix, 0)}"
             return always if always == "true" else enclosed(asked, LOGICAL, needed)
+        if name == "lt" and (apart := self._lanes_below(expr)) is not None:
+            return enclosed(apart, COMPARISON, needed)
         if infix is None or name in _CALLS:
             return f"argus::{_CALLS.get(name, name)}({', '.join(self._same_type(expr, TERNARY))})"
         return self._infix(expr, infix, needed)
+
+    def _promised(self, expr: Expr, needed: int) -> str:
+        """Return the C++ of an expression of which NaN may become any number."""
+        match expr:
+            case Op(op="maximum" | "minimum" as name) if self.writer.waves and expr.dtype == float32:
+                return f"argus::{name}_of_two({', '.join(self._same_type(expr, TERNARY))})"
+            case _:
+                return self.text(expr, needed)
 
     def _rounded_down(self, expr: Op) -> str | None:
         """Return the C++ of `c - c % width` for a coordinate `c`, if it is a sum of some of the coordinate's digits."""
@@ -192,6 +202,23 @@ class Printer:
         if axis is None or self.domain is None or not isinstance(bound, Param):
             return None
         return self.domain.below(axis[0], self.writer.least.get(bound.name, 0) - more)
+
+    def _lanes_below(self, expr: Op) -> str | None:
+        """Return the C++ of `loop + lane < bound` as `lane < bound - loop`: waves compute the right side once for all
+        lanes. None unless that is shorter, and no difference overflows: `bound` and what loops count are natural."""
+        place, bound = expr.args
+        known = {place.dtype, bound.dtype} == {int32} and natural(bound, self.writer.natural)
+        if not (self.writer.waves and known):
+            return None
+        terms, constant = _terms(place)
+        lanes = [t for t in terms if any(isinstance(e, (Coord, Thread)) for e in walk(t))]
+        same = [t for t in terms if t not in lanes]
+        counted = any(isinstance(t, LoopVar) for t in same) and all(natural(t, self.writer.natural) for t in same)
+        fits = len(same) == 1 or constant >= 0
+        if not (lanes and counted and fits) or any(True for _ in elements(expr)):
+            return None
+        own = " + ".join([*(self.text(t, SUM) for t in lanes), *([str(constant)] if constant else [])])
+        return f"{own} < {' - '.join(self.text(t, PRODUCT) for t in (bound, *same))}"
 
     def above(self, start: Expr, place: Expr) -> str | None:
         """Return the C++ condition under which `place >= start` holds for every thread, or None if unknown."""
@@ -231,6 +258,21 @@ class Printer:
         return enclosed(text, binds, needed)
 
 
+def _terms(expr: Expr) -> tuple[list[Expr], int]:
+    """Return the terms of a sum of integers, and its constant."""
+    match expr:
+        case Const(value=value):
+            return [], int(value)
+        case Op(op="add", args=(x, y)):
+            (left, first), (right, second) = _terms(x), _terms(y)
+            return left + right, first + second
+        case Op(op="sub", args=(x, Const(value=value))):
+            terms, constant = _terms(x)
+            return terms, constant - int(value)
+        case _:
+            return [expr], 0
+
+
 def _left(place: Expr) -> tuple[int, int] | None:
     """Return the axis of the coordinate in `place`, and the most that a subtracted remainder can take off; or None.
 
@@ -263,8 +305,11 @@ def _logical(name: str) -> str | None:
     return symbols.get(name, OPERATORS[name].symbol)
 
 
-def reduction(op: str, dtype: DType) -> Callable[[str, str], str]:
-    """Return a function that gives the C++ combining two values of `dtype` by `op` of REDUCTIONS."""
+def reduction(op: str, dtype: DType, numbers: bool = False) -> Callable[[str, str], str]:
+    """Return a function that gives the C++ combining two values of `dtype` by `op` of REDUCTIONS. `numbers`: of NaN any
+    number may become."""
+    if op not in ("add", "mul") and numbers:
+        return lambda x, y: f"argus::{op}_of_two({x}, {y})"
     if op not in ("add", "mul"):
         return lambda x, y: f"argus::{op}({x}, {y})"
     if dtype.is_int:

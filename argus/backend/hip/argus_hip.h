@@ -149,6 +149,30 @@ template <bool NAN, int N, class T> ARGUS_FN void narrow(const float* from, T* t
 template <int N, class T> ARGUS_FN void narrow(const float* from, T* to) { target::narrow<true, N>(from, to); }
 template <int N, class T> ARGUS_FN void narrow_numbers(const float* from, T* to) { target::narrow<false, N>(from, to); }
 
+namespace target {
+typedef float f32x2 __attribute__((ext_vector_type(2)));
+}
+// Rounded by arithmetic, two at a time. Let x be X units in its last place, X an integer of 24 bits. Then 65535 * x is
+// 2^16 (X - X / 2^16) units, and rounding it to 24 bits rounds X / 2^16 to the nearest integer: between two it takes the
+// even one, because X is even there. The rest, 65536 * x less that, is exact, and x to 8 bits. (Where X - X / 2^16 is
+// less than 2^23, 2^23 <= X < 2^23 + 2^7: halves of units remain, and the integer is 2^7 as it should be.)
+template <int N, class T> ARGUS_FN void narrow_moderate(const float* from, T* to) {
+    if constexpr (detail::same<T, bf16> && N % 2 == 0) {
+        using target::f32x2;
+        constexpr f32x2 scale = {0x1p16f, 0x1p16f};
+#pragma unroll
+        for (int i = 0; i < N; i += 2) {
+            const f32x2 x = {from[i], from[i + 1]};
+            const f32x2 less = __builtin_elementwise_fma(x, scale, -x);
+            const f32x2 rounded = __builtin_elementwise_fma(x, scale, -less);
+            *(target::word<2, T>*)(to + i) =
+                __builtin_amdgcn_perm(target::bits_of(rounded.y), target::bits_of(rounded.x), 0x07060302u);
+        }
+    } else {
+        narrow_numbers<N>(from, to);
+    }
+}
+
 template <int N, class From, class To> ARGUS_FN void widen(const From* from, To* to) {
 #pragma unroll
     for (int i = 0; i < N; ++i) to[i] = cast<To>(from[i]);
@@ -184,10 +208,19 @@ ARGUS_FOLDED(maximum_of_numbers, __builtin_fmaxf)
 ARGUS_FOLDED(minimum_of_numbers, __builtin_fminf)
 #undef ARGUS_FOLDED
 
+// `med3` with an infinity again, because the compiler quiets the operands of `fmaxf` first. Nothing is left of the
+// maximum of x and a constant minus infinity.
+#define ARGUS_OF_TWO(NAME, INFINITE)                                                                               \
+    ARGUS_FN float NAME(float x, float y) {                                                                        \
+        if (__builtin_constant_p(x) && x == -(INFINITE)) return y;                                                 \
+        if (__builtin_constant_p(y) && y == -(INFINITE)) return x;                                                 \
+        return __builtin_amdgcn_fmed3f(x, y, INFINITE);                                                            \
+    }
+ARGUS_OF_TWO(maximum_of_two, __builtin_inff())
+ARGUS_OF_TWO(minimum_of_two, -__builtin_inff())
+#undef ARGUS_OF_TWO
+
 // Two at a time, in neighbouring registers: the compiler by itself leaves most of them apart.
-namespace target {
-typedef float f32x2 __attribute__((ext_vector_type(2)));
-}
 template <int N> ARGUS_FN float sum_of(float x, const float* values) {
     target::f32x2 sums = {x, N % 2 ? values[N - 1] : 0.0f};
 #pragma unroll

@@ -26,6 +26,7 @@ _FUNCTIONS: dict[str, Callable[..., Number]] = {
     "mod": operator.mod,
     "neg": operator.neg,
     "without_nan": operator.pos,
+    "moderate": operator.pos,
     "minimum": min,
     "maximum": max,
     "and": operator.and_,

@@ -1,9 +1,10 @@
-"""Where it is left open what NaN becomes: `without_nan(x)`, a promise that no result depends on it.
+"""Promises that no result depends on what becomes of some numbers: of NaN in `without_nan(x)`, of unusual ones in
+`moderate(x)`.
 
     accumulate top[c0] maximum without_nan(s[c0, c1])   ->   accumulate top[c0] maximum s[c0, c1]
 
-Every number x is `without_nan(x)`, so whatever holds for all numbers holds without the promise. Only code for gfx942
-becomes shorter by it.
+Every number x is `without_nan(x)`, so whatever holds for all numbers holds without the promise; `moderate(x)` is x for
+zero and for magnitudes from 2^-126 to 2^100. Only code for gfx942 becomes shorter by them.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from argus.ir.expr import Expr, Op
 from argus.ir.nodes import Kernel, Stmt
 from argus.ir.visit import map_exprs, rewrite_body
 
-WITHOUT_NAN = "without_nan"
+WITHOUT_NAN, MODERATE = "without_nan", "moderate"
+PROMISES = (WITHOUT_NAN, MODERATE)
 
 
-def with_nan(kernel: Kernel) -> Kernel:
+def without_promises(kernel: Kernel) -> Kernel:
     """Return the kernel without such promises: NaN stays NaN."""
 
     def change(stmt: Stmt) -> tuple[Stmt, ...] | None:
@@ -28,9 +30,9 @@ def with_nan(kernel: Kernel) -> Kernel:
 
 
 def promised(expr: Expr) -> Expr | None:
-    """Return x if the expression is `without_nan(x)`, else None."""
+    """Return x if the expression is x under a promise, else None."""
     match expr:
-        case Op(op=name, args=(x,)) if name == WITHOUT_NAN:
+        case Op(op=name, args=(x,)) if name in PROMISES:
             return x
         case _:
             return None

@@ -1,4 +1,4 @@
-"""`al.without_nan`: what is proved does not depend on it, and only code for gfx942 becomes another."""
+"""`al.without_nan`, `al.moderate`: proofs do not depend on them, and only code for gfx942 becomes another."""
 
 from __future__ import annotations
 
@@ -42,19 +42,32 @@ def emitted(target: str, promise: str) -> str:
     return "\n".join(line for line in text.splitlines() if not line.startswith(("#line", "//")))
 
 
-@pytest.mark.parametrize("target", ["gfx942", "sm_80"])
+PROMISES = ["al.without_nan", "al.moderate"]
+
+
+@pytest.mark.parametrize("promise", PROMISES)
 @pytest.mark.parametrize(("factor", "verdict"), [("2.0", Verdict.PROVED), ("3.0", Verdict.REFUTED)])
-def test_values_are_judged_as_without_it(target: str, factor: str, verdict: Verdict) -> None:
-    assert prove(source(factor=factor), "kernel", options(target)).verdict is verdict
+def test_values_are_judged_as_without_it(promise: str, factor: str, verdict: Verdict) -> None:
+    for target in ("gfx942", "sm_80"):
+        assert prove(source(promise, factor), "kernel", options(target)).verdict is verdict
 
 
-def test_only_gfx942_looks_for_no_nan() -> None:
-    assert emitted("sm_80", "al.without_nan") == emitted("sm_80", "")
-    kept, open_ = (emitted("gfx942", promise) for promise in ("", "al.without_nan"))
-    assert "maximum_of<" in kept and "narrow<" in kept and "_numbers" not in kept
-    assert "maximum_of_numbers<" in open_ and "narrow_numbers<" in open_
+@pytest.mark.parametrize(("promise", "name"), [("al.without_nan", "numbers"), ("al.moderate", "moderate")])
+def test_only_gfx942_makes_use_of_it(promise: str, name: str) -> None:
+    assert emitted("sm_80", promise) == emitted("sm_80", "")
+    kept, open_ = (emitted("gfx942", given) for given in ("", promise))
+    assert "maximum_of<" in kept and "narrow<" in kept and f"_{name}" not in kept
+    assert "maximum_of_numbers<" in open_ and f"narrow_{name}<" in open_
 
 
-def test_specifications_do_not_use_it() -> None:
+def test_lanes_combine_what_was_promised_like_their_own_numbers() -> None:
+    """Exchanges look for NaN unless of NaN any number may become."""
+    kept, open_ = (emitted("gfx942", given) for given in ("", "al.without_nan"))
+    exchanged = "(total[0], argus::shuffle_xor(total[0], 32))"
+    assert f"argus::maximum{exchanged}" in kept and f"argus::maximum_of_two{exchanged}" in open_
+
+
+@pytest.mark.parametrize("promise", PROMISES)
+def test_specifications_do_not_use_it(promise: str) -> None:
     with pytest.raises(SourceError, match="a specification says nothing about NaN"):
-        prove(source(spec="al.max(lambda j: al.without_nan(x[i, j]))"), "kernel", options("sm_80"))
+        prove(source(spec=f"al.max(lambda j: {promise}(x[i, j]))"), "kernel", options("sm_80"))
