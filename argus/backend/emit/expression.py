@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import repeat
 
 import numpy as np
 
@@ -153,7 +154,7 @@ class Printer:
             c, x, y = (self.text(a, COMPARISON) for a in args)
             return enclosed(f"{c} ? {x} : {y}", TERNARY, needed)
         if data and name in _WRAP:
-            return f"argus::{_WRAP[name]}({', '.join(self._same_type(expr, TERNARY))})"
+            return f"argus::{_WRAP[name]}({', '.join(self._same_type(expr))})"
         if name in ("floordiv", "mod") and operand.is_int and self._plain_division(expr):
             symbol = "/" if name == "floordiv" else "%"
             text = f"{self.text(args[0], PRODUCT)} {symbol} {self.text(args[1], ATOM)}"
@@ -173,7 +174,7 @@ class Printer:
         if name == "lt" and (apart := self._lanes_below(expr)) is not None:
             return enclosed(apart, COMPARISON, needed)
         if infix is None or name in _CALLS:
-            return f"argus::{_CALLS.get(name, name)}({', '.join(self._same_type(expr, TERNARY))})"
+            return f"argus::{_CALLS.get(name, name)}({', '.join(self._same_type(expr))})"
         return self._infix(expr, infix, needed)
 
     def _promised(self, expr: Expr, needed: int) -> str:
@@ -233,16 +234,18 @@ class Printer:
             left = LOGICAL
         if symbol == "+" and expr.dtype.is_int:
             right = SUM
-        x = self._same_type(expr, left)[0]
-        y = self._same_type(expr, right)[1]
+        x, y = self._same_type(expr, left, right)
         return self._narrow(expr.dtype, f"{x} {symbol} {y}", binds, needed)
 
-    def _same_type(self, expr: Op, needed: int) -> list[str]:
-        """Return the arguments as C++ of one type; templates and mixed widths need explicit casts."""
+    def _same_type(self, expr: Op, *needed: int) -> list[str]:
+        """Return the arguments as C++ of one type; templates and mixed widths need explicit casts.
+
+        `needed` says for each argument how its outermost operator must bind; left out, it may be any.
+        """
         widest = max((a.dtype for a in expr.args), key=lambda d: d.bits)
         return [
-            self.text(a, needed) if a.dtype == widest else f"argus::cast<{cpp_type(widest)}>({self.text(a)})"
-            for a in expr.args
+            self.text(a, binds) if a.dtype == widest else f"argus::cast<{cpp_type(widest)}>({self.text(a)})"
+            for a, binds in zip(expr.args, needed or repeat(TERNARY))
         ]
 
     def _plain_division(self, expr: Op) -> bool:

@@ -198,9 +198,8 @@ class Exponents:
             case Reduce() as term if (elements := self._elements(term)) is not None:
                 return ref.path.apply_range(elements)
             case Reduce(start=start, parts=parts):
-                return self._origins(start, ref.path).union(
-                    union_of_maps([self._named(inner, ref.path.apply_range(along)) for along, inner in parts])
-                )
+                again = [self._named(inner, ref.path.apply_range(along)) for along, inner in parts]
+                return merged(self._origins(start, ref.path).union(union_of_maps(again)))
             case Apply(op="maximum", args=(Constant(value=value), inner) | (inner, Constant(value=value))):
                 made = self._origins(inner, ref.path)
                 number = UnionSet(f"{{ number{_letters(value)}[] }}")
