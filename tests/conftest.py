@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from argus.backend.cpu import toolchain
 from argus.environment import find_tool, variable
 from tests.long import LONG, left_out
 from tests.results import device, granted
@@ -34,6 +35,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Prepare what all workers share: they inherit the environment, and are told the seed."""
+    if "not nightly" in config.option.markexpr and not config.option.prove_results:
+        toolchain.OPTIMISATION = "-Og"  # takes g++ half the time; the night compiles as users do
     if hasattr(config, "workerinput"):
         config.option.seed = config.workerinput["seed"]
         return

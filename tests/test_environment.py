@@ -46,7 +46,7 @@ def test_without_a_path_programs_are_where_the_system_looks(monkeypatch: pytest.
 
 
 def test_tests_that_take_long_are_there() -> None:
-    """What `tests/long.py` leaves to the nightly run is the beginning of a test's id."""
+    """What tests/night leaves to the nightly run is the beginning of a test's id."""
     root = Path(__file__).parent.parent
     for entry in LONG:
         path, name = entry.split("[")[0].split("::")

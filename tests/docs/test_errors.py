@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -26,8 +27,13 @@ OUTSIDE = "No kernel text causes this"
 """What a page says instead of an example: the cause is the machine, or Argus itself."""
 
 
-def codes() -> Iterator[tuple[str, Path]]:
+@cache
+def codes() -> frozenset[tuple[str, Path]]:
     """Every string that looks like a code, with the module that has it."""
+    return frozenset(_codes())
+
+
+def _codes() -> Iterator[tuple[str, Path]]:
     for path in sorted((ROOT / "argus").rglob("*.py")):
         if "examples" in path.relative_to(ROOT).parts:
             continue

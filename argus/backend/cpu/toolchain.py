@@ -14,8 +14,11 @@ INCLUDE = (Path(__file__).parent, Path(__file__).parent.parent)
 
 _COMPILERS = ("g++", "clang++", "c++", "clang++-19", "clang++-18", "clang++-17", "clang++-16")
 _INSTALL = "install g++ (9 or newer) or clang++ (10 or newer), or name one by the environment variable CXX"
+OPTIMISATION = "-O1"
+"""How far the compiler optimises."""
+
 _FLAGS = (
-    "-std=c++17", "-O1", "-shared", "-fPIC", "-pthread",
+    "-std=c++17", "-shared", "-fPIC", "-pthread",
     # Integers wrap around on every GPU, so they do here.
     "-fwrapv",
     # A product and a sum are rounded separately, so that results do not depend on the host's instruction set.
@@ -48,7 +51,7 @@ def compile(
         (Path(folder) / "kernel.cpp").write_text(text, encoding="utf-8")
         defines = [f"-DARGUS_WARP_SIZE={warp_size}", *(["-DARGUS_CPU_EAGER_COPIES"] if eager_copies else [])]
         include = [f"-I{directory}" for directory in INCLUDE]
-        command = [tool, *_FLAGS, *defines, *include, "kernel.cpp", "-o", "kernel.so"]
+        command = [tool, OPTIMISATION, *_FLAGS, *defines, *include, "kernel.cpp", "-o", "kernel.so"]
         process.run("C++ compiler", command, cwd=Path(folder), timeout_s=timeout_s)
         binary = process.output("C++ compiler", Path(folder) / "kernel.so")
     return binary, Resources(registers=None, shared_bytes=0, spill_bytes=None)

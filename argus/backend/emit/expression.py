@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from itertools import repeat
 
 import numpy as np
 
@@ -245,7 +244,7 @@ class Printer:
         widest = max((a.dtype for a in expr.args), key=lambda d: d.bits)
         return [
             self.text(a, binds) if a.dtype == widest else f"argus::cast<{cpp_type(widest)}>({self.text(a)})"
-            for a, binds in zip(expr.args, needed or repeat(TERNARY))
+            for a, binds in zip(expr.args, needed or (TERNARY,) * len(expr.args), strict=True)
         ]
 
     def _plain_division(self, expr: Op) -> bool:
