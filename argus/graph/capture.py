@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from argus.graph.library import copies_too_much
@@ -23,6 +24,9 @@ SHORT = frozenset(("float16", "bfloat16"))
 PRODUCTS = frozenset(("mm.default", "bmm.default", "addmm.default", "baddbmm.default"))
 READ = FLOATS | {"bool", "int32", "int64"}
 """Dtypes of tensors that generated kernels read. Kernels write floats and truth values."""
+
+_LEAST_ROWS = 16
+"""Size of a dimension of windows from which on a product reads them where they overlap: the side of a small tile."""
 
 
 @dataclass(frozen=True)
@@ -186,6 +190,19 @@ def passes(node: Node) -> bool:
     if read.device != made.device:
         return False
     return read.dtype == made.dtype or (read.dtype in SHORT and made.dtype == "float32")
+
+
+def copies_windows(node: Node) -> bool:
+    """Return True for a copy of windows that overlap in memory, which takes more memory than they do.
+
+    A product reads the windows themselves, unless the dimension before its terms is shorter than a tile's side."""
+    if node.op != "call_function" or name(node) != "clone.default":
+        return False
+    read = meta_of(inputs(node)[0])
+    if read is None or read.symbolic or len(read.shape) < 2 or read.shape[-2] < _LEAST_ROWS:
+        return False
+    span = 1 + sum((size - 1) * stride for size, stride in zip(read.shape, read.strides, strict=True))
+    return 0 not in read.strides and prod(read.shape) > span
 
 
 def widened(node: Node) -> str:

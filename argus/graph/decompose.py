@@ -20,6 +20,7 @@ import torch
 
 from argus.graph.convolved import convolution
 from argus.graph.decompose_products import added_product, batched_product, product
+from argus.graph.gradients import convolution_backward
 from argus.graph.tiles import MOST_HELD, MOST_ROWS
 from argus.graph.two_steps import LEAST_PART, dims_of, in_programs, in_rows, kept, wide
 
@@ -250,6 +251,7 @@ OWN: dict[Any, Callable[..., Any]] = {
     aten.bmm.default: batched_product,
     aten.addmm.default: added_product,
     aten.convolution.default: convolution,
+    aten.convolution_backward.default: convolution_backward,
     aten.any.default: _any,
     aten.any.dim: _any,
     aten.any.dims: _any,

@@ -221,7 +221,7 @@ def _dims_of(group: Group, value: Value, use: str = "") -> Dims:
     assert meta is not None
     if capture.is_constant(node):
         return ((),) * len(meta.shape)
-    passed = group.widened and use in ("a", "b") and node.op == "call_function" and capture.passes(node)
+    passed = use in ("a", "b") and capture.passes(node) and (group.widened or capture.copies_windows(node))
     if passed or (node.op == "call_function" and is_view(node)):
         kept = group.space.copy(), dict(group.reads)
         source = value_of(node.args[0])

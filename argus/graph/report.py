@@ -111,9 +111,17 @@ class Report:
 def estimated(read: Iterable[Meta], written: Iterable[Meta], operations: Extent = 0, bits: str = "float32") -> float:
     """Return the estimated seconds on an H200: the launch, plus the longer of moving each tensor once and of the
     arithmetic."""
-    moved = sum(_number(product(m.shape)) * _BYTES.get(m.dtype, 1) for m in (*read, *written))
+    moved = sum(_distinct(m) * _BYTES.get(m.dtype, 1) for m in (*read, *written))
     rate = H200.matrix_rate(_MATRIX_BITS.get(bits, 32)) * H200.multiprocessors * H200.clock_hz
     return float(_LAUNCH_S + max(moved / H200.memory_bytes_s, _number(operations) / rate))
+
+
+def _distinct(meta: Meta) -> float:
+    """Return the number of elements in memory: windows may overlap."""
+    if meta.symbolic or 0 in meta.shape:
+        return _number(product(meta.shape))
+    last = sum((size - 1) * stride for size, stride in zip(meta.shape, meta.strides, strict=True))
+    return float(min(product(meta.shape), last + 1))
 
 
 def _number(extent: Extent) -> float:

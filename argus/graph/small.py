@@ -51,16 +51,16 @@ class Small:
     Raises NotSmall if no sizes are found that suit all operators."""
 
     def __init__(self, group: Group, whole: bool = False, seed: int = 0) -> None:
-        self.original, self.sizes = group, _own_sizes(group) if whole else _chosen(group)
-        self.whole = whole
+        self.original, self.whole = group, whole
+        self.sizes: dict[int, int] = _own_sizes(group) if whole else dict(_of_window(group))
+        self.known: dict[Any, int] = {}
         self.generator = torch.Generator().manual_seed(seed)
         self.graph = torch.fx.Graph()
         self.nodes: dict[Any, Any] = {}
         self.read: dict[Value, Any] = {}
         self.tensors: dict[Value, torch.Tensor] = {}
         with torch.no_grad():
-            for value, dims in self._dims_of_reads().items():
-                self._input(value, dims)
+            self.dims = self._dims_of_reads()
             for node in group.nodes:
                 self._copied(node)
         self.group = self._moved()
@@ -87,7 +87,7 @@ class Small:
         found: dict[Value, Dims] = {}
         for use, value in self.original.reads.items():
             dims = self.original.space[use]
-            if tuple(map(self.extent, found.setdefault(value, dims))) != tuple(map(self.extent, dims)):
+            if found.setdefault(value, dims) != dims:
                 raise NotSmall("a tensor is read with two shapes")
         return found
 
@@ -95,9 +95,14 @@ class Small:
         return prod(self.sizes[a] for a in dim)
 
     def _input(self, value: Value, dims: Dims) -> None:
+        """Draw a tensor that the group reads. Its sizes that are not known yet are chosen."""
         meta = meta_of(value)
         assert meta is not None
+        for atom in (a for dim in dims for a in dim):
+            self.sizes.setdefault(atom, self._small(self.original.space.size(atom)))
         shape = tuple(map(self.extent, dims))
+        if prod(shape) > _MOST_ELEMENTS:
+            raise NotSmall("it has too many elements at the smallest sizes")
         order = sorted(range(len(shape)), key=lambda d: -_number(meta.strides[d]))
         repeated = [d for d in range(len(shape)) if meta.strides[d] == 0]
         drawn = self._drawn([1 if d in repeated else shape[d] for d in order], getattr(torch, meta.dtype))
@@ -105,6 +110,11 @@ class Small:
         node = self.graph.placeholder(f"read{len(self.read)}")
         node.meta["val"] = x
         self.read[value], self.tensors[(node, 0)] = node, x
+
+    def _small(self, own: Any) -> int:
+        if isinstance(own, int) and own <= _MOST_KEPT:
+            return own
+        return self.known.setdefault(own, SMALL[len(self.known) % len(SMALL)])
 
     def _drawn(self, shape: Sequence[int], dtype: Any) -> torch.Tensor:
         """Return random numbers, some of them among the values at which functions change."""
@@ -132,7 +142,9 @@ class Small:
 
     def _argument(self, node: Any) -> Any:
         value = value_of(node)
-        if value in self.read:
+        if value in self.dims:
+            if value not in self.read:
+                self._input(value, self.dims[value])
             return self.read[value]
         if node.op != "call_function" or meta_of(value) is None:
             return node  # a size, which `_stated` replaces
@@ -272,25 +284,10 @@ def _own_sizes(group: Group) -> dict[int, int]:
     return sizes
 
 
-def _chosen(group: Group) -> dict[int, int]:
-    """Return the sizes of the atoms of what a group reads."""
-    sizes: dict[int, int] = dict(_of_window(group)) if group.window is not None else {}
-    known: dict[Any, int] = {}
-    for use in group.reads:
-        for dim in group.space[use]:
-            for atom in dim:
-                own = group.space.size(atom)
-                if atom not in sizes:
-                    small = SMALL[len(known) % len(SMALL)]
-                    sizes[atom] = own if isinstance(own, int) and own <= _MOST_KEPT else known.setdefault(own, small)
-    for use in group.reads:
-        if prod(sizes[a] for dim in group.space[use] for a in dim) > _MOST_ELEMENTS:
-            raise NotSmall("it has too many elements at the smallest sizes")
-    return sizes
-
-
 def _of_window(group: Group) -> Iterator[tuple[int, int]]:
     """Yield the sizes of the places of an image, and of the taps of filters."""
+    if group.window is None:
+        return
     try:
         window = window_of(group.window)
     except Mismatch as error:

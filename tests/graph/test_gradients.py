@@ -1,0 +1,73 @@
+"""Gradients of convolutions: by operators that have kernels, beside PyTorch's own."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from torch import nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
+
+from argus.graph.gradients import convolution_backward  # noqa: E402
+from tests.graph.compiled import left, same_gradients  # noqa: E402
+from tests.graph.test_compare import surveyed  # noqa: E402
+
+SIZE, TAPS, CHANNELS, FILTERS = (9, 8, 7), (3, 2, 4), 4, 8
+
+
+def _agree(dims: int, stride: int, padding: int, dilation: int, groups: int, transposed: bool) -> None:
+    shape = (CHANNELS, FILTERS // groups) if transposed else (FILTERS, CHANNELS // groups)
+    x = torch.randn(3, CHANNELS, *SIZE[:dims], dtype=torch.float64)
+    weight = torch.randn(*shape, *TAPS[:dims], dtype=torch.float64)
+    further = int(transposed and max(stride, dilation) > 1)
+    steps = [[n] * dims for n in (stride, padding, dilation)]
+    arguments = (*steps, transposed, [further] * dims, groups)
+    gradient = torch.randn_like(torch.ops.aten.convolution(x, weight, None, *arguments))
+    wanted = torch.ops.aten.convolution_backward(gradient, x, weight, [FILTERS], *arguments, [True] * 3)
+    found = convolution_backward(gradient, x, weight, [FILTERS], *arguments, [True] * 3)
+    for a, b in zip(found, wanted, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_gradients_are_pytorchs(dims: int, transposed: bool) -> None:
+    torch.manual_seed(0)
+    for stride, padding, dilation, groups in product((1, 2), (0, 2), (1, 2), (1, 2, CHANNELS)):
+        _agree(dims, stride, padding, dilation, groups, transposed)
+
+
+def test_taps_that_no_remainder_meets() -> None:
+    torch.manual_seed(0)
+    for stride, dilation in ((3, 1), (3, 2), (3, 3), (2, 3)):
+        _agree(2, stride, 2, dilation, 1, False)
+
+
+class Image(nn.Module):
+    """Convolutions with a stride, in groups, and by channels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(3, 16, 3, 2, 1)
+        self.grouped = nn.Conv2d(16, 16, 3, padding=1, groups=2)
+        self.each = nn.Conv2d(16, 16, 3, padding=1, groups=16)
+
+    def forward(self, x: Any) -> Any:
+        return (self.each(self.grouped(F.relu(self.first(x)))) ** 2).mean()
+
+
+@pytest.mark.nightly
+def test_a_models_gradients_are_those_of_proved_kernels() -> None:
+    torch.manual_seed(0)
+    assert not left(same_gradients(Image(), torch.randn(2, 3, 11, 10)))
+
+
+def test_no_gradient_of_a_convolution_is_left() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(32, 32, 3, padding=1), nn.ReLU(), nn.Conv2d(32, 64, 3, 2, 1))
+    report = surveyed(lambda x: model(x).sum().backward(), torch.randn(8, 32, 28, 28))
+    assert not left(report)
