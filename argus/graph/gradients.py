@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 from argus.graph.library import LEAST_PRODUCT
+from argus.graph.two_steps import wide
 from argus.graph.windows import each
 
 aten = torch.ops.aten
@@ -156,23 +157,22 @@ def _product(a: Any, windows: Any) -> Any:
     filters, taps, channels]."""
     taps = windows.shape[2:-1]
     if a.shape[1] == 1 or windows.shape[1] == 1:
-        rows = _wide(a).reshape(*a.shape[:2], *(1 for _ in taps), 1, a.shape[2])
-        return (rows * _wide(windows).movedim(1, -2).unsqueeze(1)).sum(-1).to(a.dtype)
+        rows = wide(a).reshape(*a.shape[:2], *(1 for _ in taps), 1, a.shape[2])
+        return (rows * wide(windows).movedim(1, -2).unsqueeze(1)).sum(-1).to(a.dtype)
     b = windows.movedim(1, -2).flatten(1, -2)
-    if a.shape[0] > 1:
-        return torch.bmm(a, b.mT).unflatten(-1, (*taps, -1))
     parts = _parts(a.shape[1], a.shape[2], b.shape[1]) if a.dtype != torch.float32 else 1
-    if parts == 1:
-        return torch.mm(a.squeeze(0), b.squeeze(0).T).unsqueeze(0).unflatten(-1, (*taps, -1))
-    left, right = (_wide(x.squeeze(0)).unflatten(-1, (parts, -1)).transpose(0, 1) for x in (a, b))
-    return torch.bmm(left, right.mT).sum(0).to(a.dtype).unsqueeze(0).unflatten(-1, (*taps, -1))
+    made: Any
+    if a.shape[0] > 1:
+        made = torch.bmm(a, b.mT)
+    elif parts == 1:
+        made = torch.mm(a.squeeze(0), b.squeeze(0).T).unsqueeze(0)
+    else:
+        left, right = (wide(x.squeeze(0)).unflatten(-1, (parts, -1)).transpose(0, 1) for x in (a, b))
+        made = torch.bmm(left, right.mT).sum(0).to(a.dtype).unsqueeze(0)
+    return made.unflatten(-1, (*taps, -1))
 
 
 def _parts(rows: int, terms: int, columns: int) -> int:
     """Return the number of parts of the terms of a product of 16-bit floats: parts are added up in float32."""
     wanted = _PRODUCTS // (-(-rows // LEAST_PRODUCT) * -(-columns // LEAST_PRODUCT))
     return next((n for n in range(min(wanted, terms // _LEAST_TERMS), 1, -1) if terms % (8 * n) == 0), 1)
-
-
-def _wide(x: Any) -> Any:
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
