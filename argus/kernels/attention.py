@@ -48,35 +48,17 @@ def programs(M, N, H, B, BLOCK_M, CAUSAL, HEADS, SCHEDULE, PARTS):
 
 
 @argus.func
-def attend(
-    q, k, v, o, lse, scale, sinks, slopes, bias,
-    DTYPE, OUT, D, GROUP, CAUSAL, BLOCK_M, BLOCK_N, STAGES, VALUES, HEADS, SCHEDULE, PARTS, SPAN, BESIDE, WIDTH, WINDOW,
-    CAP, SCORE, MASK, RANGE, INVARIANT,
-):  # fmt: skip
-    """`o = softmax(q @ k.T * scale) @ v` for every head, `scale` times log2(e); `lse` the log-sum-exp of each row.
-
-    GROUP heads of q share one of k and v. Causal: row i sees the keys up to i + N - M; programs go through all rows of
-    HEADS heads before the next ones. With PARTS, result number t is that of the SPAN keys from t * SPAN on alone.
-    With BESIDE, every block has the product of values, in one piece with its softmax: that of the first is of zeros.
-    With WINDOW, row i sees that many keys at most, the last of which is the last one that it sees otherwise. Scores are
-    `changed`, with an approximate tangent; MASK hides further keys, those outside of RANGE of some rows
-    among them, which are not read. Tiles of rows have WIDTH elements, if not D;
-    those of values have as many if their rows are as long.
-    INVARIANT: the bits of a batch's results do not depend on the other batches, nor on how many there are.
-    With `sinks`, the sum of exponentials of each row has one more term, that of the head's number. `slopes` of heads,
-    times the distance of a key, and a `bias` are added to scores.
-    Without VALUES the proof is of which elements are combined, by tags, and not of the values.
-    """
-    B, H, M = q.shape[0], q.shape[1], q.shape[2]
-    HK, N, E = k.shape[1], k.shape[2], v.shape[3]
-    al.requires(H == HK * GROUP)
+def contract(
+    q, k, v, o, lse, sinks, slopes, bias, reach, scale, GROUP, VALUES, PARTS, SPAN, WINDOW, CAP, SCORE, MASK, INVARIANT
+):
+    """State what `attend` requires, and what its results are if VALUES is true."""
+    al.requires(q.shape[1] == k.shape[1] * GROUP)
     al.requires(o.shape[2] == PARTS)
-    al.requires((PARTS == 1) | (N <= PARTS * SPAN))
+    al.requires((PARTS == 1) | (k.shape[2] <= PARTS * SPAN))
     al.requires(scale > 0.0)
     if INVARIANT:
-        al.invariant(o, B)
-        al.invariant(lse, B)
-    reach = N - M if CAUSAL else N  # row i sees the keys up to i + reach
+        al.invariant(o, q.shape[0])
+        al.invariant(lse, q.shape[0])
     # fmt: off
     if VALUES and sinks is None:
         al.spec(o, lambda b, h, t, i, e: al.sum(lambda n: v[b, h // GROUP, n, e] * al.softmax(lambda j: score(
@@ -90,8 +72,12 @@ def attend(
         al.spec(lse, lambda b, h, t, i: al.log(
             odds(q, k, sinks, slopes, bias, b, h, t, i, reach, scale, GROUP, PARTS, SPAN, WINDOW, CAP, SCORE, MASK)))
     # fmt: on
-    head, batch, place, m0, ends, whole, stop = programs(M, N, H, B, BLOCK_M, CAUSAL, HEADS, SCHEDULE, PARTS)
-    part, begin = place % PARTS, 0
+
+
+@argus.func
+def cut(M, N, part, batch, head, m0, ends, whole, stop, BLOCK_M, BLOCK_N, PARTS, SPAN, WINDOW, RANGE):
+    """Return the first key that a program reads, and its limits of keys cut to its part, to RANGE and to the WINDOW."""
+    begin = 0
     if PARTS > 1:
         begin = part * SPAN
         whole, stop = al.minimum(whole, begin + SPAN), al.minimum(stop, begin + SPAN)
@@ -102,6 +88,37 @@ def attend(
         stop = al.minimum(stop, high)
     if WINDOW:  # the first row's first key, in whole blocks
         begin = al.maximum(begin, (m0 + (N - M) + 1 - WINDOW) // BLOCK_N * BLOCK_N)
+    return begin, ends, whole, stop
+
+
+@argus.func
+def attend(
+    q, k, v, o, lse, scale, sinks, slopes, bias,
+    DTYPE, OUT, D, GROUP, CAUSAL, BLOCK_M, BLOCK_N, STAGES, VALUES, HEADS, SCHEDULE, PARTS, SPAN, BESIDE, WIDTH, WINDOW,
+    CAP, SCORE, MASK, RANGE, INVARIANT,
+):  # fmt: skip
+    """`o = softmax(q @ k.T * scale) @ v` for every head, and `lse`, the log-sum-exp of each row. `scale` includes
+    log2(e).
+
+    GROUP heads of q share one of k and v. CAUSAL: row i sees the keys up to i + N - M. With WINDOW, a row sees at most
+    that many keys, up to the last one. MASK hides further keys; keys outside of RANGE, which are hidden too, are not
+    read. Scores get the bias and the slope of the head (`score`), with an approximate tangent. PARTS: result t is that
+    of the SPAN keys from t * SPAN on. Programs go through all rows of HEADS heads before the next heads. BESIDE: the
+    product of values is in one piece with the softmax of a block; the first product is of zeros. Tiles of rows and of
+    values have WIDTH elements, if not D. INVARIANT: the bits of a batch's results do not depend on the other batches.
+    Without VALUES, tags prove which elements are combined, and values are not specified.
+    """
+    B, H, M = q.shape[0], q.shape[1], q.shape[2]
+    N, E = k.shape[2], v.shape[3]
+    contract(
+        q, k, v, o, lse, sinks, slopes, bias, N - M if CAUSAL else N, scale,
+        GROUP, VALUES, PARTS, SPAN, WINDOW, CAP, SCORE, MASK, INVARIANT,
+    )  # fmt: skip
+    head, batch, place, m0, ends, whole, stop = programs(M, N, H, B, BLOCK_M, CAUSAL, HEADS, SCHEDULE, PARTS)
+    part = place % PARTS
+    begin, ends, whole, stop = cut(
+        M, N, part, batch, head, m0, ends, whole, stop, BLOCK_M, BLOCK_N, PARTS, SPAN, WINDOW, RANGE
+    )
     length = al.maximum(stop - begin, 1)  # rows that see no key go through a block of masked ones
     keys = al.arange(BLOCK_N)
     kv = head // GROUP

@@ -21,6 +21,19 @@ def scale_of(scale_x, token, p, k):
     return scale_x[k // SIDE, p] if token is None else scale_x[k // SIDE, token[p]]
 
 
+@argus.func
+def summed(x, scale_x, token, owner, w, scale_w, i, p, row, n, half):
+    """Return the product of row p and row `row` of its expert's weights, whose scales are those of column n of a half.
+    """
+    return al.sum(
+        lambda k: (
+            row_of(x, token, p, k)
+            * scale_of(scale_x, token, p, k)
+            * (w[owner[i], row, k] * scale_w[owner[i], half, n // SIDE, k // SIDE])
+        )
+    )
+
+
 @argus.kernel(num_warps=8)
 def gated_block_rows(
     x: al.Tensor[DTYPE, "T K"],
@@ -55,37 +68,14 @@ def gated_block_rows(
     if token is not None:
         al.requires(al.in_range(token, 0, T))
     al.covers(out, at=lambda i, p, n: (p, n), where=lambda i, p, n: (first[i] <= p) & (p < first[i + 1]))
+    # fmt: off
     if ACTIVATION is None:
-        al.spec(
-            out,
-            lambda i, p, n: al.sum(
-                lambda k: (
-                    row_of(x, token, p, k)
-                    * scale_of(scale_x, token, p, k)
-                    * (w[owner[i], n, k] * scale_w[owner[i], 0, n // SIDE, k // SIDE])
-                )
-            ),
-        )
+        al.spec(out, lambda i, p, n: summed(x, scale_x, token, owner, w, scale_w, i, p, n, n, 0))
     else:
-        al.spec(
-            out,
-            lambda i, p, n: ACTIVATION(
-                al.sum(
-                    lambda k: (
-                        row_of(x, token, p, k)
-                        * scale_of(scale_x, token, p, k)
-                        * (w[owner[i], n, k] * scale_w[owner[i], 0, n // SIDE, k // SIDE])
-                    )
-                ),
-                al.sum(
-                    lambda k: (
-                        row_of(x, token, p, k)
-                        * scale_of(scale_x, token, p, k)
-                        * (w[owner[i], C + n, k] * scale_w[owner[i], 1, n // SIDE, k // SIDE])
-                    )
-                ),
-            ),
-        )
+        al.spec(out, lambda i, p, n: ACTIVATION(
+            summed(x, scale_x, token, owner, w, scale_w, i, p, n, n, 0),
+            summed(x, scale_x, token, owner, w, scale_w, i, p, C + n, n, 1)))
+    # fmt: on
     i, column = al.grid(first.shape[0] - 1, al.cdiv(C, COLUMNS), group=TOGETHER)
     m0, end, e, n0 = al.load(first[i]), al.load(first[i + 1]), al.load(owner[i]), column * COLUMNS
     p = m0 + al.arange(ROWS)
