@@ -17,7 +17,6 @@ from argus.diagnostic import LaunchError
 from argus.ir.types import DType
 from argus.kernels.attention_operands import HEAD_SIZES, scale_of
 from argus.kernels.attention_scores import LN2, LOG2E, NEVER, raise_top
-from argus.kernels.dispatch import clamped
 from argus.kernels.rows import dtype_of, same_rank, same_shape
 from argus.kernels.sorting import tiles
 from argus.runtime.device import target_of
@@ -39,6 +38,51 @@ def inside(number, most):
     return al.minimum(al.maximum(number, 0), most)
 
 
+@argus.func
+def tiles_of(rows, b, ROWS):
+    """Return the number of tiles of sequence b. Specifications use this function, and the next four."""
+    return (al.maximum(rows[b + 1] - rows[b], 0) + (ROWS - 1)) // ROWS
+
+
+@argus.func
+def tiles_through(rows, b, B, ROWS):
+    """Return the number of tiles of the sequences up to b."""
+    return al.sum(lambda c: al.where(c <= b, tiles_of(rows, c, ROWS), 0), B)
+
+
+@argus.func
+def tiles_before(rows, b, B, ROWS):
+    """Return the number of tiles of the sequences before b."""
+    return tiles_through(rows, b, B, ROWS) - tiles_of(rows, b, ROWS)
+
+
+@argus.func
+def has_tile(rows, t, b, B, ROWS):
+    """Return True if tile t belongs to sequence b."""
+    return (tiles_before(rows, b, B, ROWS) <= t) & (t < tiles_through(rows, b, B, ROWS))
+
+
+@argus.func
+def tile_start(rows, t, b, B, ROWS):
+    """Return the first row of tile t, which belongs to sequence b."""
+    return al.minimum(rows[b] + (t - tiles_before(rows, b, B, ROWS)) * ROWS, rows[b + 1])
+
+
+@argus.func
+def keys_end(rows, keys, t, b, B, ROWS, CAUSAL):
+    """Return the end of the keys that the last row of tile t sees. Causal, each earlier row sees one key less."""
+    end = tile_start(rows, t, b, B, ROWS) + ROWS
+    return al.maximum(keys[b + 1] - (rows[b + 1] - al.minimum(end, rows[b + 1]) if CAUSAL else 0), keys[b])
+
+
+@argus.func
+def of_tiles(known, before, through, i, value):
+    """Return, for each of the tiles i, the value of the sequence to which it belongs; 0 for none."""
+    return al.sum(
+        al.where(known[None, :] & (before[None, :] <= i[:, None]) & (i[:, None] < through[None, :]), value, 0), axis=1
+    )
+
+
 @argus.kernel
 def cut_sequences(
     rows: al.Tensor[al.int32, "B1"],
@@ -57,7 +101,7 @@ def cut_sequences(
     """Compute where each tile's queries begin (`first`), and from where up to where its last query sees keys.
 
     For gradients of keys, `rows` are the offsets of keys, and `keys` those of queries. Then, causal, the queries from
-    `shift + j` on see key j.
+    `shift + j` on see key j. Tiles behind the last sequence begin at T and see no keys.
 
     Whatever the sequences' offsets are, queries are in `0 .. T`, and keys in `0 .. S`.
     """
@@ -65,31 +109,54 @@ def cut_sequences(
     al.requires((0 < B) & (B < 2**20) & (L < 2**22) & (0 <= T) & (T < 2**28) & (0 <= S) & (S < 2**28))
     al.requires(al.in_range(rows, 0, 2**28))
     al.requires(al.in_range(keys, 0, 2**28))
-    i = al.grid(al.cdiv(L, BLOCK)) * BLOCK + al.arange(BLOCK)
-    own = al.zeros((BLOCK,), al.int32)
-    # tiles of earlier sequences: the numbers are below 2**24, so that their sums are exact
-    before = al.zeros((BLOCK,), al.float32)
-    total = al.zeros((STEP,), al.float32)
-    for b0 in range(0, B, STEP):
-        c = b0 + al.arange(STEP)
-        length = al.load(rows[c + 1], mask=c < B) - al.load(rows[c], mask=c < B)
-        cut = al.where(c < B, (al.maximum(length, 0) + (ROWS - 1)) // ROWS, 0).to(al.float32)
-        through = total + al.cumsum(cut, 0)
-        done = (c < B)[None, :] & (through[None, :] <= i.to(al.float32)[:, None])
-        own += al.sum(al.where(done, 1, 0), axis=1)
-        before = al.maximum(before, al.max(al.where(done, through[None, :], 0.0), axis=1))
-        total += al.sum(cut)
-    b = clamped(own, B)
-    stop = al.load(rows[b + 1])
-    m0 = al.minimum(al.load(rows[b]) + (i - before.to(al.int32)) * ROWS, stop)
-    hidden = stop - al.minimum(m0 + ROWS, stop) if CAUSAL else 0
-    n0, n1 = al.load(keys[b]), al.load(keys[b + 1])
+    al.spec(
+        first,
+        lambda t: al.where(
+            t < al.sum(lambda b: tiles_of(rows, b, ROWS), B),
+            al.sum(lambda b: al.where(has_tile(rows, t, b, B, ROWS), inside(tile_start(rows, t, b, B, ROWS), T), 0), B),
+            T,
+        ),
+    )
+    al.spec(begin, lambda t: al.sum(lambda b: al.where(has_tile(rows, t, b, B, ROWS), inside(keys[b], S), 0), B))
+    al.spec(
+        end,
+        lambda t: al.sum(
+            lambda b: al.where(
+                has_tile(rows, t, b, B, ROWS), inside(keys_end(rows, keys, t, b, B, ROWS, CAUSAL), S), 0
+            ),
+            B,
+        ),
+    )
     if shift is not None:
-        al.store(shift[i], n1 - stop, mask=i < L)
-    n1 = al.where(own < B, al.maximum(n1 - hidden, n0), n0)
-    al.store(first[i], al.where(own < B, inside(m0, T), T), mask=i < L)
-    al.store(begin[i], inside(n0, S), mask=i < L)
-    al.store(end[i], inside(n1, S), mask=i < L)
+        al.spec(
+            shift,
+            lambda t: al.sum(lambda b: al.where(has_tile(rows, t, b, B, ROWS), keys[b + 1] - rows[b + 1], 0), B),
+        )
+    i = al.grid(al.cdiv(L, BLOCK)) * BLOCK + al.arange(BLOCK)
+    starts, shifts = al.zeros((BLOCK,), al.int32), al.zeros((BLOCK,), al.int32)
+    begins, ends = al.zeros((BLOCK,), al.int32), al.zeros((BLOCK,), al.int32)
+    total = 0  # the number of tiles of earlier sequences
+    for b0 in range(0, B, STEP):
+        b = b0 + al.arange(STEP)
+        start, stop = al.load(rows[b], mask=b < B), al.load(rows[b + 1], mask=b < B)
+        n0, n1 = al.load(keys[b], mask=b < B), al.load(keys[b + 1], mask=b < B)
+        tiles = al.where(b < B, (al.maximum(stop - start, 0) + (ROWS - 1)) // ROWS, 0)
+        through = total + al.cumsum(tiles, 0)
+        before = through - tiles
+        m0 = al.minimum(start[None, :] + (i[:, None] - before[None, :]) * ROWS, stop[None, :])
+        hidden = stop[None, :] - al.minimum(m0 + ROWS, stop[None, :]) if CAUSAL else 0
+        m1 = al.maximum(n1[None, :] - hidden, n0[None, :])
+        starts += of_tiles(b < B, before, through, i, inside(m0, T))
+        begins += of_tiles(b < B, before, through, i, inside(n0, S)[None, :])
+        ends += of_tiles(b < B, before, through, i, inside(m1, S))
+        if shift is not None:
+            shifts += of_tiles(b < B, before, through, i, (n1 - stop)[None, :])
+        total += al.sum(tiles)
+    al.store(first[i], al.where(i < total, starts, T), mask=i < L)
+    al.store(begin[i], begins, mask=i < L)
+    al.store(end[i], ends, mask=i < L)
+    if shift is not None:
+        al.store(shift[i], shifts, mask=i < L)
 
 
 @argus.func

@@ -74,18 +74,22 @@ class Loads:
 
     def __init__(self) -> None:
         self._cells: dict[int, tuple[Term, list[tuple[str, UnionMap]]]] = {}
-        self._found: dict[int, tuple[Term, list[tuple[str, Coordinates]]]] = {}
+        self._found: dict[tuple[int, bool], tuple[Term, list[tuple[str, Coordinates]]]] = {}
 
-    def of(self, term: Term) -> list[tuple[str, Coordinates]]:
-        """Return the tensor and {instance -> [coordinate]} of each load in a term, over its own instances."""
-        if id(term) not in self._found:
+    def of(self, term: Term, last: bool = False) -> list[tuple[str, Coordinates]]:
+        """Return the tensor and {instance -> [coordinate]} of each load in a term, over its own instances.
+
+        `last`: an instance that loads at several coordinates, such as a sum up to a place, has the greatest of them.
+        """
+        key = id(term), last
+        if key not in self._found:
             found: list[tuple[str, Coordinates]] = []
             for tensor, cells in self._cells_of(term):
-                each = tuple(c if _one_each(c) else None for c in _coordinates(cells))
+                each = tuple(_one_of(c, last) for c in _coordinates(cells))
                 if any(c is not None for c in each) and not any(tensor == t and _alike(each, c) for t, c in found):
                     found.append((tensor, each))
-            self._found[id(term)] = term, found
-        return self._found[id(term)][1]
+            self._found[key] = term, found
+        return self._found[key][1]
 
     def _cells_of(self, term: Term) -> list[tuple[str, UnionMap]]:
         """Return {instance -> cell} for each load in a term. Parts of a term that load the same place share one entry.
@@ -118,6 +122,15 @@ class Loads:
 
     def _along(self, along: UnionMap, term: Term) -> list[tuple[str, UnionMap]]:
         return [(tensor, along.apply_range(cells)) for tensor, cells in self._cells_of(term)]
+
+
+def _one_of(coordinate: UnionMap, last: bool) -> UnionMap | None:
+    """Return {instance -> [coordinate]} with one coordinate for each instance, the greatest one if `last`."""
+    if _one_each(coordinate):
+        return coordinate
+    if not last or any(part.get_tuple_name(isl.dim_type.out) for part in map_parts(coordinate)):
+        return None
+    return coordinate.lexmax()
 
 
 def _one_each(coordinate: UnionMap) -> bool:

@@ -28,7 +28,7 @@ class Places:
 
     def __init__(self) -> None:
         self._loads = Loads()
-        self._reads: dict[int, tuple[Summand, list[tuple[str, Coordinates]]]] = {}
+        self._reads: dict[tuple[int, bool], tuple[Summand, list[tuple[str, Coordinates]]]] = {}
 
     def of_terms(self, mine: Term, wanted: Term, every: UnionMap) -> Iterator[UnionMap]:
         """Yield candidates, as parts of `every`, for {instance -> instance} at which two terms may be equal."""
@@ -51,6 +51,8 @@ class Places:
                 yield rest
             parts.append(where)
         parts += [both for hint in hints if not (both := together.intersect(hint)).is_empty() and one_image(both)]
+        if not parts:  # Sums up to each place load the same cells where the last of these are the same.
+            parts += self.narrowed(together, self._all_reads(s, True), self._all_reads(like, True))
         yield from parts
         if not parts and {name for name, _ in mine} & {name for name, _ in theirs}:
             text = "the reduction has a term too many: the specification masks it, or has none of its place"
@@ -83,18 +85,19 @@ class Places:
                 if not further and both.is_single_valued():
                     yield both
 
-    def _all_reads(self, s: Summand) -> list[tuple[str, Coordinates]]:
-        """Return the loads of a product as seen from its points, loads of elements first."""
-        if id(s) not in self._reads:
-            self._reads[id(s)] = s, self._reads_of(s)
-        return self._reads[id(s)][1]
+    def _all_reads(self, s: Summand, last: bool = False) -> list[tuple[str, Coordinates]]:
+        """Return the loads of a product as seen from its points, loads of elements first. `last`: see `Loads.of`."""
+        key = id(s), last
+        if key not in self._reads:
+            self._reads[key] = s, self._reads_of(s, last)
+        return self._reads[key][1]
 
-    def _reads_of(self, s: Summand) -> list[tuple[str, Coordinates]]:
+    def _reads_of(self, s: Summand, last: bool) -> list[tuple[str, Coordinates]]:
         refs = [(p.ref, p.root) for p in (*s.factors, *s.divisors)]
         refs += [(m.ref, root) for m, root in s.scores if m.ref is not None]
         found = []
         for ref, root in sorted(refs, key=lambda each: not isinstance(each[0].term, Load)):
             path = merged(s.along(ref.path, root).gist_domain(s.points))
-            for tensor, each in self._loads.of(ref.term):
+            for tensor, each in self._loads.of(ref.term, last):
                 found.append((tensor, tuple(None if c is None else path.apply_range(c) for c in each)))
         return found
