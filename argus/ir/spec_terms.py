@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from argus.ir.expr import REDUCTIONS, Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, rewrite, walk
 from argus.ir.nodes import SpecOp, SpecReduce, SpecSoftmax, SpecTerm
-from argus.ir.types import DType, float32, int32, rounds_only
+from argus.ir.types import DType, boolean, float32, int32, rounds_only
 
 
 def identity(spec: SpecReduce) -> int | float:
@@ -18,9 +18,11 @@ def identity(spec: SpecReduce) -> int | float:
 
 
 def strip(spec: SpecTerm) -> SpecTerm:
-    """Return the term below casts that at most round."""
+    """Return the term below casts that at most round. A number made of a truth value is a choice of 1 or 0."""
     while isinstance(spec, (Op, SpecOp)) and spec.op == "cast" and rounds_only(spec.args[0].dtype, spec.dtype):
-        spec = spec.args[0]
+        if (inner := spec.args[0]).dtype == boolean != spec.dtype:
+            return applied("where", (inner, Const(1, spec.dtype), Const(0, spec.dtype)), spec.dtype)
+        spec = inner
     return spec
 
 

@@ -83,7 +83,8 @@ class Reference:
                     return modulo(values.astype(np.int64), value.dtype)
                 return values if rounds_only(inner.dtype, value.dtype) else round_to(values, value.dtype)
             case SpecOp(op="sortable", args=(inner,)) | Op(op="sortable", args=(inner,)):
-                return sortable(np.asarray(self.term(inner, axes)), value.dtype)
+                ordered = sortable(np.asarray(self.term(inner, axes)), value.dtype)
+                return ordered.astype(np.float64) if value.dtype.is_float else ordered
             case SpecOp(op=op, args=args) | Op(op=op, args=args):
                 result = self._apply(op, [self.term(a, axes) for a in args])
                 return modulo(result, value.dtype) if value.dtype.modular else result

@@ -106,19 +106,7 @@ class Translator:
                     name = self.opaque.setdefault(expr, f"opaque{len(self.opaque)}")
                     return self._parameter(name, expr)
 
-    def image(self, expr: Expr, coords: tuple[str, ...]) -> str:
-        """Text of an index as a tuple: `[integer]` if it is affine, or else `function_name[operands]`.
-
-        A non-affine index, such as a remainder by a size, is an uninterpreted function: equal operands give equal
-        values.
-        """
-        if self._plainly(expr, coords):
-            return f"[{self.integer(expr, coords)}]"
-        leaves: list[str] = []
-        name = identifier(self._function(expr, coords, leaves))
-        return f"function_{name}[{', '.join(leaves)}]"
-
-    def _plainly(self, expr: Expr, coords: tuple[str, ...]) -> bool:
+    def plain(self, expr: Expr, coords: tuple[str, ...]) -> bool:
         """Return True if an expression is affine, except for parts that are the same in all blocks."""
         alone = replace(self, opaque={}, parameters={})
         try:
@@ -126,16 +114,6 @@ class Translator:
         except NonAffine:
             return False
         return not any(map(differs_by_block, alone.opaque))
-
-    def _function(self, expr: Expr, coords: tuple[str, ...], leaves: list[str]) -> str:
-        """Return the text of a computation from affine expressions, and add those expressions to `leaves`."""
-        if self._plainly(expr, coords):
-            leaves.append(self.integer(expr, coords))
-            return "x"
-        if not isinstance(expr, Op) or not all(e.dtype.is_int for e in (expr, *expr.args)):
-            self.integer(expr, coords)  # raises `NonAffine` with the reason
-            raise NonAffine("an index that is computed from what is no integer")
-        return f"{expr.op}({', '.join(self._function(e, coords, leaves) for e in expr.args)})"
 
     def equals(self, name: str, expr: Expr, coords: tuple[str, ...]) -> str:
         """Text of the condition that dimension `name` equals `expr`, which may contain `where`."""

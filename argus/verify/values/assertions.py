@@ -275,9 +275,9 @@ def _values(relation: UnionMap, at: UnionSet) -> str:
         name = part.get_tuple_name()
         rest = part
         while not rest.is_empty() and len(texts) < 8:
-            point = smallest(rest)
-            text = ", ".join(map(str, point.values))
-            texts.append(f"{name.removeprefix('data_p_')}[{text}]" if name else text)
+            *place, number = smallest(rest).values
+            text = f"{name.removeprefix('data_p_')}[{', '.join(map(str, place))}]" if name else str(number)
+            texts.append(f"{text} + {number}" if name and number else text)
             pinned = isl.Set.from_point(rest.lexmin().sample_point())
             rest = rest.subtract(pinned)
     return "{" + ", ".join(texts) + "}" if len(texts) != 1 else texts[0]

@@ -11,6 +11,7 @@ from itertools import permutations
 from argus.ir.expr import OPERATORS
 from argus.verify.model.isl import UnionMap, UnionSet
 from argus.verify.model.translator import NonAffine
+from argus.verify.values.conditions import Conditions
 from argus.verify.values.extrema import without_high_places
 from argus.verify.values.functions import FLIPPED, Compared, compared, described
 from argus.verify.values.pieces import CANCELLED, Group
@@ -19,11 +20,16 @@ from argus.verify.values.rounding import rounds
 from argus.verify.values.scope import Mismatch, Scope, first_that_holds
 from argus.verify.values.signs import never_negative
 from argus.verify.values.summands import Summand, scaled, total
+from argus.verify.values.term_builder import TermBuilder
 from argus.verify.values.terms import Again, Apply, Choice, Constant, Recurrence, Term
 
 
 class Atoms(Products):
     """Compares applications of operators and choices."""
+
+    def __init__(self, builder: TermBuilder) -> None:
+        super().__init__(builder)
+        self._conditions = Conditions(builder.model)
 
     def operands(self, op: str, mine: Term, wanted: Term, scope: Scope) -> None:
         """Check that an associative operator is applied to the same operands on both sides, each once if repetition
@@ -72,6 +78,12 @@ class Atoms(Products):
                 raise Mismatch(f"{described(mine)} where the specification has {described(wanted)}")
 
     def _applied(self, mine: Apply, wanted: Apply, scope: Scope) -> None:
+        equal = self._conditions.same(mine, scope.path, wanted, scope.other)
+        if equal is not None:
+            wrong = scope.roots.subtract(equal)
+            if wrong.is_empty():
+                return
+            raise Mismatch("a condition that is another one than specified", scope.origins(wrong))
         operator, _, kind = wanted.op.partition(" ")
         if operator in FLIPPED and rounds(self.builder, mine):
             raise Mismatch("a choice by numbers that may be rounded")

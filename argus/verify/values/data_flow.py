@@ -12,6 +12,8 @@ from argus.verify.model.isl import UnionMap, UnionSet, empty_map, isl, map_parts
 from argus.verify.model.program import Site
 from argus.verify.model.relations import Cells, Model
 from argus.verify.model.translator import NonAffine, identifier
+from argus.verify.values.integers import element, image_of
+from argus.verify.values.terms import index_data
 
 
 class DataFlow:
@@ -92,7 +94,7 @@ class DataFlow:
         indices = [self.model.resolve(site, index) for index in relation.index]
         return self.model.cells(site, number).exact and all(
             any(isinstance(e, Op) and e.op == "where" for e in walk(index))
-            or not self.model.translator.image(index, coords).startswith("function_")
+            or self.model.translator.plain(index, coords)
             for index in indices
         )
 
@@ -116,13 +118,15 @@ class DataFlow:
         return result.intersect_domain(domain)
 
     def image(self, site: Site, index: Expr) -> UnionMap:
-        """Return {instance -> value of an index}: an integer, index data, or a function of integers."""
-        index = self.model.resolve(site, index)
-        if any(isinstance(e, Elem) for e in walk(index)):
-            return self.integer(site, index)
+        """Return {instance -> value of an index}, in the form of `image_of`."""
         coords = self.model.coords(len(site.shape))
-        text = f"{{ {self.model.tuple_text(site, coords)} -> {self.model.translator.image(index, coords)} }}"
-        return self.model.parse_map(text).intersect_domain(self.model.domain(site)[0]).to_union_map()
+
+        def leaf(expr: Expr) -> UnionMap | None:
+            if isinstance(expr, Elem):
+                return self._loaded(site, self.number(site, expr))
+            return self.integer(site, expr) if self.model.translator.plain(expr, coords) else None
+
+        return image_of(self.model.resolve(site, index), leaf)
 
     def members(self, site: Site, lo: Expr, hi: Expr) -> UnionMap:
         """Return {instance -> [v] : lo <= v < hi}."""
@@ -132,7 +136,7 @@ class DataFlow:
         return self.model.parse_map(text).intersect_domain(self.model.domain(site)[0]).to_union_map()
 
     def integer(self, site: Site, expr: Expr) -> UnionMap:
-        """Return {instance -> [v]} of an affine expression, or {instance -> data_t[c]} of a value loaded from `t`."""
+        """Return {instance -> [v]} of an affine expression, or the image of a register."""
         expr = self.model.resolve(site, expr)
         if isinstance(expr, Elem):
             return self._loaded(site, self.number(site, expr))
@@ -158,7 +162,7 @@ class DataFlow:
     def _written_integer(self, source: Site) -> UnionMap:
         stmt = source.stmt
         if isinstance(stmt, Map):
-            return self.integer(source, stmt.value)
+            return self.image(source, stmt.value)
         if isinstance(stmt, Copy) and isinstance(self.kernel.object(stmt.src.obj), Tensor):
             values = self.data(source, stmt.src.obj, stmt.src.index)
             if stmt.mask is None:
@@ -174,14 +178,14 @@ class DataFlow:
         raise NonAffine("an index computed by other than loads and arithmetic")
 
     def data(self, site: Site, tensor: str, index: tuple[Expr, ...]) -> UnionMap:
-        """Return {instance -> data_t[index]}: an element of an index tensor, which the kernel must not change."""
+        """Return {instance -> data_t[index, 0]}: an element of an index tensor, which the kernel must not change."""
         if any(c.relation.mode is not Mode.READ for c in self.model.accesses_of(tensor)):
             raise NonAffine(f"the kernel changes the index data of '{tensor}'")
         coords = self.model.coords(len(site.shape))
-        texts = ", ".join(self.model.translator.integer(self.model.resolve(site, e), coords) for e in index)
+        texts = [self.model.translator.integer(self.model.resolve(site, e), coords) for e in index]
         source = self.model.tuple_text(site, coords)
         domain = self.model.domain(site)[0]
-        text = f"{{ {source} -> data_{identifier(tensor)}[{texts}] }}"
+        text = element(index_data(tensor), source, texts)
         return self.model.parse_map(text).intersect_domain(domain).to_union_map()
 
 

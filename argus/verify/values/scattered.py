@@ -116,7 +116,12 @@ def _read(data: DataFlow, site: Site, index: Expr, scatter: Scatter) -> UnionMap
         return model.parse_map(f"{{ {model.tuple_text(site, coords)} -> [{place}] }}").to_union_map()
     image = data.image(site, index)
     parts = map_parts(image)
-    if any(part.get_tuple_name(isl.dim_type.out) != index_data(scatter.index) for part in parts):
+    last = len(scatter.extents)
+    if any(
+        part.get_tuple_name(isl.dim_type.out) != index_data(scatter.index)
+        or not part.is_subset(part.fix_val(isl.dim_type.out, last, 0))
+        for part in parts
+    ):
         raise Mismatch(f"it is accumulated into at other places than '{scatter.index}' holds")
-    plain = (part.set_tuple_name(isl.dim_type.out, "").to_union_map() for part in parts)
-    return reduce(UnionMap.union, plain)
+    places = (part.project_out(isl.dim_type.out, last, 1) for part in parts)
+    return reduce(UnionMap.union, (part.set_tuple_name(isl.dim_type.out, "").to_union_map() for part in places))

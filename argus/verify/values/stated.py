@@ -17,6 +17,7 @@ from argus.ir.types import boolean, float32
 from argus.verify.model.isl import UnionMap, UnionSet
 from argus.verify.model.resolving import loaded
 from argus.verify.model.translator import NonAffine, identifier
+from argus.verify.values.integers import element, image_of
 from argus.verify.values.term_builder import TermBuilder
 from argus.verify.values.terms import (
     Apply,
@@ -30,6 +31,7 @@ from argus.verify.values.terms import (
     Term,
     Via,
     chosen,
+    constant_term,
     index_data,
     operation,
 )
@@ -82,9 +84,8 @@ class Stated:
     def _term(self, spec: SpecTerm, place: Place) -> Term:
         spec = strip(spec)
         match spec:
-            case Const(value=value):
-                exact = spec.dtype.is_float or float(value) == value
-                return Constant(float(value)) if exact else Opaque("an integer of more digits than a float has")
+            case Const():
+                return constant_term(spec)
             case Param(name=name):
                 return self.builder.parameter(name)
             case Elem():
@@ -131,8 +132,8 @@ class Stated:
     def _tests(self, condition: SpecTerm, place: Place) -> tuple[list[str], list[Term]]:
         """Return the parts of a conjunction in two groups: conditions on indices, and conditions on data.
 
-        A condition that is computed modulo 2^32 is treated like a condition on data, because it is not known where it
-        holds.
+        A condition that is computed modulo 2^32, or by functions that sets do not have, is treated like a condition on
+        data, because it is not known where it holds.
         """
         match condition:
             case Op(op="and", args=(a, b)) | SpecOp(op="and", args=(a, b)) if condition.dtype == boolean:
@@ -140,7 +141,10 @@ class Stated:
                 return some + more, first + second
         if isinstance(condition, (SpecOp, SpecReduce, SpecSoftmax)) or elements_of(condition) or _modular(condition):
             return [], [self._term(condition, place)]
-        return [self.model.translator.condition(condition, place.coords)], []
+        try:
+            return [self.model.translator.condition(condition, place.coords)], []
+        except NonAffine:
+            return [], [self._term(condition, place)]
 
     # ------------------------------------------------------------------ reductions
 
@@ -192,27 +196,27 @@ class Stated:
         If an index is a number that the block loads once, the cell to which the kernel's name of that number leads is
         another name of the same cell.
         """
-        images = [self._image(e, place) for e in spec.index]
-        if all(image.startswith("[") for image in images):
-            return self._map(place, self._cell(spec, images))
-        found = reduce(UnionMap.range_product, (self._map(place, image) for image in images))
+        if all(self.model.translator.plain(e, place.coords) for e in spec.index):
+            numbers = [self.model.translator.integer(e, place.coords) for e in spec.index]
+            return self._map(place, self._cell(spec, numbers))
+        found = reduce(UnionMap.range_product, (self._image(e, place) for e in spec.index))
         for named in product(*(self._names(e, place) for e in spec.index)):
             conditions = " and ".join(condition for condition, _ in named)
             text = f"{{ {place} -> {self._cell(spec, [image for _, image in named])} : {conditions} }}"
             found = found.union(self.model.parse_map(text).to_union_map())
         return found
 
-    def _cell(self, spec: Elem, images: list[str]) -> str:
-        return f"{identifier(spec.obj)}[{', '.join(image[1:-1] for image in images)}]"
+    def _cell(self, spec: Elem, numbers: list[str]) -> str:
+        return f"{identifier(spec.obj)}[{', '.join(numbers)}]"
 
     def _names(self, index: Expr, place: Place) -> list[tuple[str, str]]:
         """Return where, and by which parameter, the kernel names an index that it loads. Elsewhere, return the index
         itself."""
         if not isinstance(index, Elem):
-            image = self._image(index, place)
-            return [("true", image)] if image.startswith("[") else []
+            translator = self.model.translator
+            return [("true", translator.integer(index, place.coords))] if translator.plain(index, place.coords) else []
         return [
-            (self._equations(index, access, place), self.model.translator.image(Param(name, index.dtype), place.coords))
+            (self._equations(index, access, place), self.model.translator.integer(Param(name, index.dtype), ()))
             for access, name in self._loaded.items()
             if access.obj == index.obj and not any(map(elements_of, (*index.index, *access.index)))
         ]
@@ -222,12 +226,17 @@ class Stated:
         same = (op("eq", i, j) for i, j in zip(elem.index, access.index, strict=True))
         return " and ".join(self.model.translator.condition(each, place.coords) for each in same) or "true"
 
-    def _image(self, index: Expr, place: Place) -> str:
-        """Return an index as a tuple that names it: a number, a place in an index tensor, or a function of numbers."""
-        if not isinstance(index, Elem):
-            return self.model.translator.image(index, place.coords)
-        inner = ", ".join(self.model.translator.integer(e, place.coords) for e in index.index)
-        return f"{index_data(index.obj)}[{inner}]"
+    def _image(self, index: Expr, place: Place) -> UnionMap:
+        """Return {instance -> value of an index}, in the form of `image_of`."""
+
+        def leaf(expr: Expr) -> UnionMap | None:
+            if isinstance(expr, Elem):
+                inner = [self.model.translator.integer(e, place.coords) for e in expr.index]
+                return self.model.parse_map(element(index_data(expr.obj), str(place), inner)).to_union_map()
+            plain = self.model.translator.plain(expr, place.coords)
+            return self._map(place, f"[{self.model.translator.integer(expr, place.coords)}]") if plain else None
+
+        return image_of(index, leaf)
 
     # ------------------------------------------------------------------ numbers that a block loads
 

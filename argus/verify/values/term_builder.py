@@ -13,6 +13,7 @@ from argus.verify.model.flow import sink_name
 from argus.verify.model.isl import UnionMap, UnionSet, empty_set, isl, map_parts, union_of_maps, union_of_sets
 from argus.verify.model.program import Site
 from argus.verify.model.translator import NonAffine, Translator
+from argus.verify.values.conditions import decided
 from argus.verify.values.data_flow import DataFlow, writes
 from argus.verify.values.positive import bounds_of, positive_scalars
 from argus.verify.values.ranges import Ranges
@@ -30,6 +31,7 @@ from argus.verify.values.terms import (
     Term,
     Via,
     chosen,
+    constant_term,
     operation,
 )
 from argus.verify.values.wrapping import exact
@@ -145,18 +147,19 @@ class TermBuilder:
         try:
             return self.data.where(site, mask), []
         except NonAffine:
-            return self.model.domain(site)[0].to_union_set(), [self.of_expr(site, mask)]
+            return decided(self.model, self.of_expr(site, mask), self.model.domain(site)[0].to_union_set().identity())
 
     def of_expr(self, site: Site, expr: Expr) -> Term:
         """Return the term of a value expression."""
         match expr:
-            case Const(value=value):
-                exact = expr.dtype.is_float or float(value) == value
-                return Constant(float(value)) if exact else Opaque("an integer of more digits than a float has")
+            case Const():
+                return constant_term(expr)
             case Param(name=name):
                 return self.parameter(name)
             case Elem():
                 return self.read(site, self.data.number(site, expr))
+            case Op(op="cast", args=(inner,), dtype=dtype) if inner.dtype == boolean != dtype:
+                return self.of_expr(site, Op("where", (inner, Const(1, dtype), Const(0, dtype)), dtype))
             case Op(op="sortable", args=(inner,), dtype=dtype):
                 return Apply(operation("sortable", inner.dtype, dtype), (self._exactly().of_expr(site, inner),))
             case Op(op="cast", args=(inner,), dtype=dtype) if self._unrounded and _rounds(inner.dtype, dtype):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Union
 
-from argus.ir.expr import LEAVING
+from argus.ir.expr import LEAVING, Const
 from argus.ir.interval import Interval
 from argus.ir.types import DType, boolean
 from argus.verify.model.isl import UnionMap, UnionSet
@@ -116,6 +116,14 @@ class Opaque:
     """A value that no term describes, with the reason."""
 
     reason: str
+
+
+def constant_term(constant: Const) -> Constant | Parameter:
+    """Return the term of a number. An integer of more digits than a float has is known by its name alone."""
+    value = constant.value
+    if constant.dtype.is_float or float(value) == value:
+        return Constant(float(value))
+    return Parameter(f"the number {int(value)}", value > 0, (int(value), int(value)))
 
 
 def index_data(tensor: str) -> str:

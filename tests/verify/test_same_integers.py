@@ -1,0 +1,132 @@
+"""Integers in addresses and conditions are compared in one form: quotients by sizes, index data, sums of these."""
+
+from __future__ import annotations
+
+import pytest
+
+from argus.compile import elaborate, lower
+from argus.diagnostic import Verdict
+from argus.frontend import Options
+from argus.source import SourceFile
+from argus.verify import Report, verify
+from argus.verify.model.isl import isl
+from argus.verify.values.integers import added, function, scaled
+
+BLUR = """
+import argus.language as al
+
+@argus.kernel
+def blur(x: al.Tensor[al.float32, "H W"], k: al.Tensor[al.float32, "3"], out: al.Tensor[al.float32, "H W"]):
+    H, W = x.shape
+    al.requires((H < 2**15) & (W < 2**15) & (W > 0))
+    al.spec(out, lambda h, w: al.sum(lambda s: al.where((w + s >= 1) & (w + s <= W), k[s] * x[h, w + s - 1], 0.0)))
+    p = al.grid(al.cdiv(H * W, 64)) * 64 + al.arange(64)
+    row, col = p // W, p % W
+    acc = al.zeros((64,), al.float32)
+    for s in al.static_range(3):
+        c = col + s - 1
+        acc += al.load(k[s]) * al.load(x[row, c], mask=(p < H * W) & (c >= 0) & (c < W))
+    al.store(out[row, col], acc, mask=p < H * W)
+"""
+BESIDE = """
+import argus.language as al
+
+@argus.kernel
+def beside(x: al.Tensor[al.float32, "N"], at: al.Tensor[al.int32, "M"], out: al.Tensor[al.float32, "M"]):
+    N, M = x.shape[0], out.shape[0]
+    al.requires(al.in_range(at, 0, N - 2))
+    al.spec(out, lambda i: x[2 + at[i]] - x[at[i]])
+    i = al.grid(al.cdiv(M, 64)) * 64 + al.arange(64)
+    first = al.load(at[i], mask=i < M)
+    second = first + 1
+    al.store(out[i], al.load(x[second + 1], mask=i < M) - al.load(x[first], mask=i < M), mask=i < M)
+"""
+STEPS = """
+import argus.language as al
+
+@argus.kernel
+def steps(x: al.Tensor[al.float32, "N"], out: al.Tensor[al.float32, "M"], step: al.int32):
+    N, M = x.shape[0], out.shape[0]
+    al.requires((step >= 1) & (step <= 4) & (M * 4 <= N) & (N < 2**29))
+    al.spec(out, lambda i: x[i * step])
+    i = al.grid(al.cdiv(M, 64)) * 64 + al.arange(64)
+    al.store(out[i], al.load(x[step * i], mask=i < M), mask=i < M)
+"""
+SAME = """
+import argus.language as al
+
+@argus.kernel
+def same(t: al.Tensor[al.int32, "N"], out: al.Tensor[al.float32, "N K"]):
+    N, K = out.shape
+    al.spec(out, lambda n, k: al.where(t[n] - 1 < k, 1.0, 0.0))
+    n, b = al.grid(N, al.cdiv(K, 64))
+    k = b * 64 + al.arange(64)
+    al.store(out[n, k], (k >= al.load(t[n])).to(al.float32), mask=k < K)
+"""
+LARGE = """
+import argus.language as al
+
+@argus.kernel
+def large(x: al.Tensor[al.int64, "N"], out: al.Tensor[al.int64, "N"]):
+    N = x.shape[0]
+    al.spec(out, lambda i: x[i] ^ 6364136223846793005)
+    i = al.grid(al.cdiv(N, 64)) * 64 + al.arange(64)
+    al.store(out[i], 6364136223846793005 ^ al.load(x[i], mask=i < N), mask=i < N)
+"""
+KERNELS = {"blur": BLUR, "beside": BESIDE, "steps": STEPS, "same": SAME, "large": LARGE}
+
+
+def report(text: str) -> Report:
+    name = text.split("def ")[1].split("(")[0]
+    return verify(lower(elaborate(SourceFile(f"{name}.py", text), name, Options()), "sm_80"))
+
+
+@pytest.mark.parametrize("text", KERNELS.values(), ids=list(KERNELS))
+def test_proved(text: str) -> None:
+    found = report(text)
+    assert found.verdict is Verdict.PROVED, found.diagnostics
+
+
+@pytest.mark.parametrize(
+    ("text", "before", "after"),
+    [
+        (BLUR, "(c >= 0)", "(c > 0)"),
+        (BLUR, "c = col + s - 1", "c = col + s"),
+        (BESIDE, "x[second + 1]", "x[second]"),
+        (BESIDE, "x[2 + at[i]]", "x[2 + at[i] * 1 - 1]"),
+        (STEPS, "x[step * i]", "x[step + i]"),
+        (SAME, "t[n] - 1 < k", "t[n] < k"),
+        (LARGE, "out[i], 6364136223846793005", "out[i], 6364136223846793004"),
+    ],
+)
+def test_refuted(text: str, before: str, after: str) -> None:
+    assert before in text
+    assert report(text.replace(before, after)).verdict is Verdict.REFUTED
+
+
+def test_a_sum_does_not_depend_on_its_spelling() -> None:
+    x, y, one = (isl.UnionMap(f"{{ S[i] -> {t} }}") for t in ("data_x[i, 0]", "data_y[i + 1, 0]", "[1]"))
+    assert added(added(x, one), y, -2).is_equal(added(scaled(y, -2), added(one, x)))
+    assert not added(added(x, one), y, -2).is_equal(added(added(y, one), x, -2))
+    assert added(added(x, one), one, -1).is_equal(x)
+    assert scaled(x, 0).is_equal(isl.UnionMap("{ S[i] -> [0] }"))
+    assert not function("floordiv", [x, y]).is_equal(function("floordiv", [y, x]))
+
+
+ROUTED = """
+import argus.language as al
+
+@argus.kernel
+def routed(x: al.Tensor[al.float32, "T E"], out: al.Tensor[al.float32, "T 2"]):
+    T, E = x.shape
+    al.requires((2 <= E) & (E <= 64))
+    al.spec(out, lambda t, r: al.exp(al.topk(lambda e: x[t, e], 2)[0][r]) / al.exp(al.topk(lambda e: x[t, e], 2)[0][0]))
+    t = al.grid(T)
+    e = al.arange(64)
+    v, p = al.topk(al.load(x[t, e], mask=e < E, other=-float("inf")), 2, 0, mask=e < E)
+    al.store(out[t, :], al.exp(v - al.max(v, axis=0, keep_dims=True)))
+"""
+
+
+def test_numbers_that_were_ordered_do_not_overflow_in_a_replay() -> None:
+    assert report(ROUTED).verdict is not Verdict.REFUTED
