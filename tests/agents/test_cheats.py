@@ -139,12 +139,12 @@ def test_small_inputs_have_a_tolerance_of_their_own() -> None:
 # ---------------------------------------------------------------------------- processes, logs, folders
 
 
-def test_a_process_without_an_answer_is_lost_and_replaced_and_printed_lines_are_no_answers() -> None:
+@pytest.mark.parametrize("way", ["die", "list", "hang"])
+def test_a_process_without_an_answer_is_lost_and_replaced_and_printed_lines_are_no_answers(way: str) -> None:
     worker = Worker("tests.agents.forger")
     try:
-        for way in ("die", "list", "hang"):
-            with pytest.raises(WorkerLost):
-                worker.ask({way: True}, timeout_s=2.0 if way == "hang" else 60.0)
+        with pytest.raises(WorkerLost):
+            worker.ask({way: True}, timeout_s=2.0 if way == "hang" else 60.0)
         assert worker.ask({"say": '{"refused": "", "us": 0.1}'}) == {"honest": True}
     finally:
         worker.close()

@@ -19,7 +19,7 @@ from tests.strategies import branches, kernels, mutations, sizes
 pytestmark = pytest.mark.slow
 
 law = settings(
-    max_examples=15,
+    max_examples=8,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow, HealthCheck.data_too_large],
@@ -29,7 +29,7 @@ law = settings(
 
 def small(kernel: Kernel) -> st.SearchStrategy[dict[str, int]]:
     """Sizes of which all blocks can be run."""
-    return sizes(kernel).filter(lambda drawn: prod(drawn.values()) <= 4096)
+    return sizes(kernel).filter(lambda drawn: prod(drawn.values()) <= 256)
 
 
 @law
