@@ -5,8 +5,9 @@
                                                 map y[c0, c1] = f(x1[c0, c1])
 
 A tile that is written once is moved once, right after the write (and after the tag that follows it). Other tiles are
-moved before each use. A tile that is computed from coordinates alone is computed again instead. Inside loops a second
-barrier keeps the scratch tile from being overwritten early.
+moved before each use. A tile that is computed from coordinates and from numbers that all threads hold is computed again
+instead, and one that is loaded at such a place from a tensor that the kernel only reads is loaded again. Inside loops a
+second barrier keeps the scratch tile from being overwritten early.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from itertools import count, pairwise
 from math import prod
 
 from argus.diagnostic import Diagnostic
-from argus.ir.expr import Elem, Expr, coords, elements
+from argus.ir.expr import Elem, Expr, coords, elements, rewrite, substitute_coords
 from argus.ir.instruction import WGMMA
 from argus.ir.nodes import (
     Access,
@@ -35,7 +36,7 @@ from argus.ir.nodes import (
     Watch,
 )
 from argus.ir.statement import UNNUMBERED
-from argus.ir.visit import map_accesses, numbered, rewrite_blocks, walk
+from argus.ir.visit import map_accesses, map_exprs, numbered, rewrite_blocks, walk
 from argus.layout import FragmentLayout
 from argus.passes.allocate import tile_bytes, tile_lives
 from argus.passes.context import Enclosing, rewrite_in_context
@@ -88,6 +89,26 @@ class _Filling:
             for name in _written(stmt):
                 self.counts[name] = self.counts.get(name, 0) + 1
         self.following = _following(self.state.kernel.body)
+        self.ahead: dict[str, tuple[Stmt, Enclosing]] = {}
+        rewrite_in_context(self.state.kernel.body, self._note)
+
+    def _note(self, stmt: Stmt, context: Enclosing) -> None:
+        """Note who writes a tile, for uses in inner blocks: the walk comes to these first."""
+        if isinstance(stmt, ThreadCopy | Map) and stmt.id in self.state.domains:
+            for name in _written(stmt):
+                self.ahead[name] = (replace(stmt, layout=self.state.domains[stmt.id]), context)
+
+    def _writer(self, source: Fragment) -> tuple[Stmt, Enclosing] | None:
+        """Return the only statement that writes a tile, with its layout, if that writes the tile itself; or None."""
+        writers = self.writers.get(source.name, [])
+        if self.counts.get(source.name) != 1 or len(writers) > 1:
+            return None
+        if writers:
+            return writers[0]
+        stmt, context = self.ahead.get(source.name, (None, None))
+        if context is None or not isinstance(stmt, ThreadCopy | Map) or stmt.layout is None:
+            return None
+        return (stmt, context) if fills(self._layout(source.name), stmt.layout, stmt.dst.index) else None
 
     def change(self, stmt: Stmt, context: Enclosing) -> tuple[Stmt, ...] | None:
         before: list[Stmt] = []
@@ -258,23 +279,56 @@ class _Filling:
         if layout is None:
             self.problems.append(_elsewhere(source.name, span))
             return None
-        writers = self.writers.get(source.name, [])
-        once = self.counts.get(source.name) == 1 and len(writers) == 1
-        if once and (source.name, layout) in self.moved:
+        once = self._writer(source)
+        if once is not None and (source.name, layout) in self.moved:
             return self.moved[source.name, layout]
         name = self.fresh.fragment(f"{source.name}_moved", source.dtype, source.shape, layout)
         self.state.fragments[name] = layout
-        if not once:
+        if once is None:
             before += self._through_shared(source.name, name, layout, span, context)
             return name
         self.moved[source.name, layout] = name
-        writer, where = writers[0]
-        again = _recomputed(writer, name, layout)
+        writer, where = once
+        again = self._again(writer, name, layout)
         tag = self.tagged.get(source.name)
         same = () if tag is None else (replace(tag, obj=name),)
         moves_it = (again, *same) if again is not None else self._through_shared(source.name, name, layout, span, where)
         self.after.setdefault((writer if tag is None else tag).id, []).extend(moves_it)
         return name
+
+    def _again(self, writer: Stmt, name: str, layout: FragmentLayout) -> Map | ThreadCopy | None:
+        """Return the statement that made a tile, rewritten to make another tile of `layout`, if threads can do so from
+        what they hold; else None."""
+        if not (isinstance(writer, Map) or (isinstance(writer, ThreadCopy) and self._reads_alone(writer))):
+            return None
+        domain = lift(layout, writer.dst.index, writer.shape)
+        again = map_exprs(writer, lambda e: self._spelled(e) if isinstance(e, Elem) else None)
+        assert isinstance(again, Map | ThreadCopy)
+        loaded = again.src.obj if isinstance(again, ThreadCopy) else None
+        read = [access for access in register_reads(again) if access.obj != loaded]
+        if domain is None or not all(self._held(access, domain) for access in read):
+            return None
+        return replace(again, dst=Access(name, writer.dst.index), layout=domain, id=next(self.made))
+
+    def _reads_alone(self, stmt: ThreadCopy) -> bool:
+        """Return True if the policy chooses the load, of a tensor that the kernel does not write."""
+        source = self.state.kernel.object(stmt.src.obj)
+        return isinstance(source, Tensor) and stmt.instr is None and stmt.src.obj not in self.counts
+
+    def _held(self, access: Access, domain: FragmentLayout) -> bool:
+        fragment = self.state.fragment(access.obj)
+        once = fragment is not None and self.counts.get(access.obj) == 1
+        return once and holds(self._layout(access.obj), domain, access.index)
+
+    def _spelled(self, elem: Elem) -> Expr | None:
+        """Return the integer or condition that a register holds, if one map alone computes its tile; else None."""
+        stmt, _ = self.ahead.get(elem.obj, (None, None))
+        if not isinstance(stmt, Map) or self.counts.get(elem.obj) != 1 or elem.dtype.is_float:
+            return None
+        if stmt.dst.index != coords(len(stmt.shape)) or not stmt.shape:
+            return None
+        value = rewrite(stmt.value, lambda e: self._spelled(e) if isinstance(e, Elem) else None)
+        return substitute_coords(value, elem.index)
 
     def _through_shared(
         self, source: str, target: str, layout: FragmentLayout, span: Span, context: Enclosing
@@ -380,14 +434,6 @@ def _following(body: tuple[Stmt, ...]) -> set[int]:
 
     rewrite_blocks(body, note)
     return found
-
-
-def _recomputed(writer: Stmt, name: str, layout: FragmentLayout) -> Map | None:
-    """Return the map that made a tile from coordinates alone, rewritten to make another tile of `layout`."""
-    if not isinstance(writer, Map) or any(True for _ in elements(writer.value)):
-        return None
-    domain = lift(layout, writer.dst.index, writer.shape)
-    return None if domain is None else replace(writer, dst=Access(name, writer.dst.index), layout=domain)
 
 
 def _elsewhere(name: str, span: Span) -> Diagnostic:
