@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from benchmarks.mutants import SUBJECTS, Subject
 from benchmarks.table import Cell, Results
 
 _MOST = 4
+_NO_WORD = re.compile(r"\W+")
 SIDES = ("author", "synthesised", "none")
 
 
@@ -58,7 +60,10 @@ def annotated_subjects() -> list[Subject]:
 
 
 def run(sample: Sample, jobs: int, seconds: float) -> Results:
-    """Judge the mutants of every annotated kernel on all sides, in processes, until some seconds are over."""
+    """Judge the mutants of every annotated kernel on all sides, in processes, until some seconds are over.
+
+    Results are lines of files in a folder, written when they are known. The same command goes on where it ended.
+    """
     end = time.monotonic() + seconds
     sample.folder.mkdir(parents=True, exist_ok=True)
     with multiprocessing.get_context("spawn").Pool(jobs) as pool:
@@ -78,6 +83,12 @@ def judged(sample: Sample, end: float, which: tuple[Subject, int]) -> str:
     subject, share = which
     began = time.monotonic()
     of = _shares(subject)
+    path = sample.folder / f"{_NO_WORD.sub('-', subject.title)}-{share}-of-{of}.jsonl"
+    known = _known(path)
+    if known and len(known) >= len(_chosen(sample, known[0]["possible"], share, of)):
+        return f"{subject.title}: {len(known)} mutants, all known"
+    if time.monotonic() > end:
+        return f"{subject.title}: no time left"
     try:
         tiles = sides(subject, sample.limit_s)
     except ArgusError as error:
@@ -88,15 +99,38 @@ def judged(sample: Sample, end: float, which: tuple[Subject, int]) -> str:
     every = {side: _by_text(compile.lower(tile, subject.target)) for side, tile in tiles.items() if tile is not None}
     shared = [text for text in every["none"] if all(text in found for found in every.values())]
     done = 0
-    with (sample.folder / f"{SUBJECTS.index(subject):02}-{share}.jsonl").open("w", encoding="utf-8") as file:
-        for place in drawn(len(shared), sample.seed, sample.count)[share::of]:
+    with path.open("a", encoding="utf-8") as file:
+        for place in _chosen(sample, len(shared), share, of)[len(known) :]:
             if time.monotonic() > end:
                 break
-            line = {side: _caught(found[shared[place]], sample.limit_s) for side, found in every.items()}
-            file.write(json.dumps({"kernel": subject.title, "possible": len(shared), **line}) + "\n")
+            line = {"kernel": subject.title, "possible": len(shared), **_judged(every, shared[place], sample.limit_s)}
+            file.write(json.dumps(line) + "\n")
             file.flush()
             done += 1
     return f"{subject.title}: {done} mutants; synthesised in {ready:.1f} s"
+
+
+def _judged(every: Mapping[str, Mapping[str, Kernel]], text: str, limit_s: float) -> dict[str, bool]:
+    """Return the sides that catch a mutant. Annotations only add rules: what is caught without them is caught."""
+    if _caught(every["none"][text], limit_s):
+        return dict.fromkeys(SIDES, True)
+    return {side: side != "none" and _caught(every[side][text], limit_s) for side in SIDES}
+
+
+def _chosen(sample: Sample, possible: int, share: int, of: int) -> list[int]:
+    """Return the mutants of one share, by their places among the possible ones."""
+    return list(drawn(possible, sample.seed, sample.count))[share::of]
+
+
+def _known(path: Path) -> list[Mapping[str, Any]]:
+    """Return the results that an earlier run wrote. A last line that was not written whole is cut off."""
+    if not path.exists():
+        return []
+    text = path.read_text(encoding="utf-8")
+    whole = text[: text.rfind("\n") + 1]
+    if whole != text:
+        path.write_text(whole, encoding="utf-8")
+    return [json.loads(line) for line in whole.splitlines()]
 
 
 def sides(subject: Subject, limit_s: float) -> dict[str, compile.TileKernel | None]:
@@ -134,8 +168,7 @@ def _caught(kernel: Kernel, limit_s: float) -> bool:
 
 def counted(sample: Sample) -> Results:
     """Return a row for each kernel, and one for all."""
-    lines = [json.loads(text) for file in sorted(sample.folder.glob("*.jsonl"))
-             for text in file.read_text(encoding="utf-8").splitlines()]  # fmt: skip
+    lines = [line for file in sorted(sample.folder.glob("*.jsonl")) for line in _known(file)]
     kernels = dict.fromkeys(line["kernel"] for line in lines)
     rows = [_row(k, [line for line in lines if line["kernel"] == k]) for k in kernels]
     rows.append(_row("all", lines))

@@ -14,7 +14,9 @@ import pytest
 from argus import compile
 from argus.agents.optimize import problem_of
 from argus.agents.optimize.planner import Planner
+from argus.agents.text_edits import text_vocabulary
 from argus.agents.training import OptimizeEnv, Outcome, World, better, curve, judged, production, repairs, reward, split
+from argus.agents.training import pairs as pairs_made
 from argus.agents.training.environment import PRICE, WIDTH
 from argus.agents.training.pairs import Portion, alike, distinct, families, some_repairs
 from argus.agents.training.policy import bandit, best_known, greedy, steps_of, taught, train
@@ -83,6 +85,7 @@ def test_trl_calls_the_reward() -> None:
     assert found[0] > 0.0 and found[1] == 0.0
 
 
+@pytest.mark.usefixtures("small_portions")
 def test_pairs_of_repairs_are_refuted_and_proved() -> None:
     path = KERNELS / "scaled_rows.py"
     for pair in islice(repairs("scaled_rows", str(path), "scaled_rows", seed=3), 3):
@@ -124,14 +127,26 @@ def test_kin_are_never_on_two_sides() -> None:
     assert any(alike(texts[a], texts[b]) >= 0.5 for training, held in parts for a in training for b in held)
 
 
+@pytest.fixture
+def small_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("_PORTIONS", 1000), ("_PORTION", 12), ("_BOTH", 3)):
+        monkeypatch.setattr(pairs_made, name, value)
+
+
+@pytest.mark.usefixtures("small_portions")
 def test_portions_of_edits_differ_and_never_end() -> None:
     place = ("scaled_rows", str(KERNELS / "scaled_rows.py"), "scaled_rows", 1)
     some, others = (some_repairs(Portion(*place, number)) for number in (0, 1))
-    two = some_repairs(Portion(*place, 10_000))  # behind all single edits
-    digests = [{p.digest for p in pairs} for pairs in (some, others, two)]
+    again = some_repairs(Portion(*place, 10_000))  # after all single edits: two at a time alone
+    digests = [{p.digest for p in pairs} for pairs in (some, others, again)]
     assert all(digests) and not digests[0] & digests[1] and not digests[0] & digests[2]
+    text = Path(place[1]).read_text()
+    single = {edit.apply(text) for edit in text_vocabulary(text, "scaled_rows")}
+    assert again and not any(p.text in single for p in again)
+    assert 0 < sum(p.text not in single for p in some) <= 3 < len(some)
 
 
+@pytest.mark.usefixtures("small_portions")
 def test_a_file_of_pairs_goes_on_where_it_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also if the last line was not written whole: what is there stays, and nothing comes twice."""
     known = {"scaled_rows": (str(KERNELS / "scaled_rows.py"), "scaled_rows"),

@@ -13,10 +13,11 @@ import random
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import count
+from itertools import combinations, count
 from pathlib import Path
 
 from argus.agents.text_edits import text_vocabulary
+from argus.agents.text_scope import TextEdit
 from argus.agents.training.world import ACTIONS, Task, World
 from argus.agents.verifier import Task as Text
 from argus.agents.verifier import lowered
@@ -32,8 +33,9 @@ from argus.work import Work
 REPAIR, BETTER = "repair", "better"
 _SPACE = re.compile(r"\s+|#[^\n]*")
 _WORDS = re.compile(r"\w+|[^\w\s]")
-_PORTION = 16
-_RUN_S = 0.4
+_PORTIONS, _PORTION, _BOTH = 16, 40, 60
+"""The most portions of the edits of one kernel, the fewest edits in one, and the most pairs of two edits together."""
+_RUN_S = 0.2
 """The work of the runs of one text, in seconds."""
 _RUN, _ALIKE = 5, 0.5
 """Two kernels are kin if they share this part of their runs of so many words."""
@@ -76,7 +78,7 @@ def families(root: Path | None = None) -> dict[str, tuple[str, str]]:
 def repairs(family: str, path: str, name: str, seed: int, target: str = "sm_80") -> Iterator[Pair]:
     """Yield a pair for each edit of a right kernel that a run refutes, in an order drawn with `seed`; no end.
 
-    After all single edits come two at a time.
+    Two edits that are wrong each follow together.
     """
     for number in count():
         yield from some_repairs(Portion(family, path, name, seed, number), target)
@@ -94,17 +96,36 @@ class Portion:
 
 
 def some_repairs(portion: Portion, target: str = "sm_80") -> list[Pair]:
-    """Return the pairs of one portion of a kernel's edits. Portions are independent, so processes can share them."""
+    """Return the pairs of one portion of a kernel's edits. Portions are independent, so processes can share them.
+
+    Two edits that make a kernel wrong each make another wrong kernel together. These are most of the pairs: they cost
+    no runs of kernels that are still right.
+    """
     text = Path(portion.path).read_text(encoding="utf-8")
-    found = []
-    for wrong in _edited(text, portion):
-        try:
-            finding = refuted(Text(SourceFile(Path(portion.path).name, wrong), portion.name, Options(target=target)))
-        except Exception:  # what the compiler fails on teaches nothing
-            continue
-        if finding is not None:
-            found.append(Pair(REPAIR, portion.family, wrong, str(diagnostics_text((finding,)).plain), text))
-    return found
+    wrong: list[TextEdit] = []
+    found: list[Pair] = []
+    lap, edits = _edits(text, portion)
+    for edit in edits:
+        pair = _pair(text, edit.apply(text), portion, target)
+        if pair is not None:
+            wrong.append(edit)
+            found.append(pair)
+    chance = random.Random(f"{portion.seed} {portion.family} {portion.number} both")
+    together = list(_together(wrong))
+    chosen = chance.sample(together, min(_BOTH, len(together)))
+    both = (_pair(text, two.apply(text), portion, target) for two in chosen)
+    return [*(found if not lap else ()), *(pair for pair in both if pair is not None)]
+
+
+def _pair(text: str, wrong: str, portion: Portion, target: str) -> Pair | None:
+    """Return the pair of a changed text and the right one; None if no run refutes the change."""
+    try:
+        finding = refuted(Text(SourceFile(Path(portion.path).name, wrong), portion.name, Options(target=target)))
+    except Exception:  # what the compiler fails on teaches nothing
+        return None
+    if finding is None:
+        return None
+    return Pair(REPAIR, portion.family, wrong, str(diagnostics_text((finding,)).plain), text)
 
 
 def refuted(text: Text) -> Diagnostic | None:
@@ -116,21 +137,20 @@ def refuted(text: Text) -> Diagnostic | None:
     return None if found is None else replace(found, notes=())
 
 
-def _edited(text: str, portion: Portion) -> Iterator[str]:
-    """Yield the texts of one portion: with one edit each; when all of these were made, with two."""
+def _edits(text: str, portion: Portion) -> tuple[int, list[TextEdit]]:
+    """Return the edits of one portion, and how often all edits came before. They come in another order each time."""
     edits = text_vocabulary(text, portion.name)
-    random.Random(f"{portion.seed} {portion.family}").shuffle(edits)
-    chosen = edits[portion.number * _PORTION : (portion.number + 1) * _PORTION]
-    if chosen:
-        yield from (edit.apply(text) for edit in chosen)
-        return
-    chance = random.Random(f"{portion.seed} {portion.family} {portion.number}")
-    for edit in chance.sample(edits, min(_PORTION, len(edits))):
-        once = edit.apply(text)
-        try:
-            yield chance.choice(text_vocabulary(once, portion.name)).apply(once)
-        except ArgusError:  # the first edit left no text that parses
-            continue
+    size = max(_PORTION, -(-len(edits) // _PORTIONS))
+    lap, place = divmod(portion.number, -(-len(edits) // size))
+    random.Random(f"{portion.seed} {portion.family} {lap}").shuffle(edits)
+    return lap, edits[place * size : (place + 1) * size]
+
+
+def _together(edits: Sequence[TextEdit]) -> Iterator[TextEdit]:
+    """Yield two edits as one, for all of them that change different places."""
+    for one, other in combinations(edits, 2):
+        if all(a[1] <= b[0] or b[1] <= a[0] for a in one.changes for b in other.changes):
+            yield replace(one, title=f"{one.title}, {other.title}", changes=(*one.changes, *other.changes))
 
 
 def better(task: Task, world: World, seed: int | str, depth: int = 6) -> Iterator[Pair]:
