@@ -44,20 +44,21 @@ def derived(draft: Draft, scope: Scope) -> Iterator[TextEdit]:
                 yield from islice(_grid(draft, scope, uses, statement, grid), _MOST)
             yield from islice(_places(draft, scope, uses, statement), _MOST)
         elif isinstance(statement, ForStmt):
-            yield from _head(draft, uses, statement)
+            yield from _head(draft, uses_of(draft, fixed=True), statement)
 
 
 # ---------------------------------------------------------------------------- uses
 
 
-def uses_of(draft: Draft) -> dict[str, list[Use]]:
-    """Return, for each name that indexes a tensor, the dimensions that it indexes."""
+def uses_of(draft: Draft, *, fixed: bool = False) -> dict[str, list[Use]]:
+    """Return, for each name that indexes a tensor, the dimensions that it indexes; `fixed`: also those whose size is a
+    number."""
     found: dict[str, dict[Use, None]] = {}
     for statement in computing(draft):
         for part in (p for e in expressions(statement) for p in every(e) if isinstance(p, Subscript)):
             for item, size in zip(part.items, shape_of(draft, part.value), strict=False):
                 name, extent = _indexed(item)
-                if name and size.isidentifier():
+                if name and (size.isidentifier() or (fixed and size.isdecimal())):
                     found.setdefault(name, {})[size, extent] = None
     return {name: list(dims) for name, dims in found.items()}
 
@@ -150,7 +151,7 @@ def _covering(draft: Draft, ids: list[str], size: str, extent: str) -> list[str]
 def _head(draft: Draft, uses: dict[str, list[Use]], loop: ForStmt) -> Iterator[TextEdit]:
     """Yield the heads of a loop that reach all of the dimensions which its variable indexes."""
     call = loop.iterable
-    if draft.called(call) not in ("range", "pipelined") or not isinstance(call, Call) or not call.args:
+    if draft.called(call) not in ("range", "static_range", "pipelined") or not isinstance(call, Call) or not call.args:
         return
     start, end = draft.place(call.args[0].span)[0], draft.place(call.args[-1].span)[1]
     for size, extent in uses.get(loop.target.id, ()):

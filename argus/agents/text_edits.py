@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
+from argus.agents.text_accesses import accesses
 from argus.agents.text_derived import derived
 from argus.agents.text_missing import missing
 from argus.agents.text_places import places
@@ -60,7 +61,8 @@ def text_vocabulary(text: str, name: str) -> list[TextEdit]:
                 found += _expression(draft, scope, statement, part)
         found += _statement(draft, scope, statement)
     found += _orders(draft, draft.function.body)
-    found += [*derived(draft, scope), *specified(draft, scope), *places(draft, scope), *missing(draft, scope)]
+    found += [*derived(draft, scope), *accesses(draft, scope), *specified(draft, scope)]
+    found += [*places(draft, scope), *missing(draft, scope)]
     return list({(e.apply(text), e.sort): e for e in reversed(found)}.values())[::-1]
 
 

@@ -20,6 +20,7 @@ _MOST = 24
 def missing(draft: Draft, scope: Scope) -> Iterator[TextEdit]:
     """Yield the texts with one statement more: a store at the end, or a sum at the end of a loop."""
     yield from _stores(draft, scope)
+    yield from _values(draft, scope)
     for loop in (s for s in statements(draft.function.body) if isinstance(s, ForStmt)):
         yield from _sums(draft, scope, loop)
     yield from _loads(draft, scope)
@@ -82,15 +83,32 @@ def _written(draft: Draft, scope: Scope, output: str) -> Iterator[str]:
         options = (f", boundary_check=({', '.join(map(str, checks))},)" if checks else "") + (
             f", mask={masks[0]}" if len(masks) == 1 and not checks else ""
         )
-        function = draft.language
-        for form in (
-            value,
-            f"{value}.to({dtype})",
-            f"{function}.load({value})",
-            f"{function}.load({function}.trans({value}))",
-        ):
-            yield f"{function}.store({where}, {form}{options})"
-        yield f"{function}.atomic_add({where}, {value}{options})"
+        for form in _forms(draft, value, dtype):
+            yield f"{draft.language}.store({where}, {form}{options})"
+        yield f"{draft.language}.atomic_add({where}, {value}{options})"
+
+
+def _forms(draft: Draft, value: str, dtype: str) -> tuple[str, ...]:
+    """Return the forms in which a name may be stored."""
+    al = draft.language
+    return value, f"{value}.to({dtype})", f"{al}.load({value})", f"{al}.load({al}.trans({value}))"
+
+
+def _values(draft: Draft, scope: Scope) -> Iterator[TextEdit]:
+    """Store something computed where what is stored depends on no statement of the kernel."""
+    computed = [n for n in reversed(scope.local) if n not in scope.ids and n not in scope.places]
+    for call in _calls(draft, "store"):
+        access = call.args[0] if len(call.args) > 1 else None
+        if isinstance(access, Subscript) and isinstance(access.value, Name) and not _computed(draft, scope, call):
+            dtype = dtype_of(draft, access.value.id)
+            for new in (form for name in computed for form in _forms(draft, name, dtype)):
+                change = (*draft.place(call.args[1].span), new)
+                yield TextEdit(f"store `{new}`", Sort.DERIVED, call.span.line, (change,))
+
+
+def _computed(draft: Draft, scope: Scope, store: Call) -> bool:
+    """Return True if what is stored reads something that a statement computes or loads."""
+    return any((isinstance(e, Name) and e.id in scope.local) or draft.called(e) == "load" for e in every(store.args[1]))
 
 
 def items_of(draft: Draft, size: str) -> list[tuple[str, str]]:
@@ -135,9 +153,11 @@ def _sums(draft: Draft, scope: Scope, loop: ForStmt) -> Iterator[TextEdit]:
     end, indent = draft.starts[last.span.end_line], " " * (last.span.column - 1)
     al = draft.language
     for name in zero:
-        forms = [f"{name} += {t}" for t in tiles]
-        forms += [f"{name} += {al}.sum({t}, axis={axis})" for t in tiles for axis in (0, 1)]
-        forms += [f"{name} = {al}.mma({a}, {b}, {name})" for a, b in product(first, tiles) if a != b]
-        forms += [f"{name} = {al}.mma({a}, {al}.trans({b}), {name})" for a, b in product(first, tiles) if a != b]
-        for new in forms:
-            yield TextEdit(f"add `{new}`", Sort.MISSING, loop.span.line, ((end, end, f"{indent}{new}\n"),))
+        products = [f"{name} = {al}.mma({a}, {b}, {name})" for a, b in product(first, tiles) if a != b]
+        products += [f"{name} = {al}.mma({a}, {al}.trans({b}), {name})" for a, b in product(first, tiles) if a != b]
+        sums = [f"{name} += {t}" for t in tiles]
+        sums += [f"{name} += {al}.sum({t}, axis={axis})" for t in tiles for axis in (0, 1)]
+        # Two tiles that nothing reads, in a loop that changes no sum: the product of both was lost.
+        likely = Sort.DERIVED if len(set(first) & set(scope.dead)) == 2 else Sort.MISSING
+        for new, sort in [*((p, likely) for p in products), *((s, Sort.MISSING) for s in sums)]:
+            yield TextEdit(f"add `{new}`", sort, loop.span.line, ((end, end, f"{indent}{new}\n"),))
