@@ -6,9 +6,11 @@ its results, and its demands on callers.
 
 from __future__ import annotations
 
+from collections import Counter
+
 from argus.agents.contract import written
 from argus.ir.expr import Const, Expr, rewrite
-from argus.ir.nodes import AssertTags, Kernel, Requires, Spec, Stmt, Tag
+from argus.ir.nodes import AssertTags, DevicePrint, Kernel, Requires, Spec, Stmt, Tag
 from argus.ir.visit import walk
 from argus.mutate import unspecified
 
@@ -22,8 +24,8 @@ def changed_task(author: Kernel, candidate: Kernel) -> str:
     """Name the part of the author's task that `candidate` changes; "" if it changes nothing.
 
     The task is: name, parameters, declared shapes, promises and target; which tensors are written; every specification,
-    as the compiler understands it; the tags of parameters; at least as many assertions; and the preconditions, whose
-    numbers alone may differ (see `specialised`).
+    as the compiler understands it; the tags of parameters; at least as many assertions; nothing printed that the author
+    does not print; and the preconditions, whose numbers alone may differ (see `specialised`).
     """
     for field in ("name", "params", "sizes", "invariants", "covers", "target"):
         if getattr(author, field) != getattr(candidate, field):
@@ -33,6 +35,8 @@ def changed_task(author: Kernel, candidate: Kernel) -> str:
             return title
     if len(_all(candidate, AssertTags)) < len(_all(author, AssertTags)):
         return "assertions"
+    if _printed(candidate) - _printed(author):
+        return "prints"
     if written(author) != written(candidate):
         return "outputs"
     if len(author.preconditions) != len(candidate.preconditions):
@@ -58,6 +62,10 @@ def _form(expr: Expr) -> Expr:
 
 def _all(kernel: Kernel, kind: type[Stmt]) -> list[Stmt]:
     return [s for s in walk(kernel.body) if isinstance(s, kind)]
+
+
+def _printed(kernel: Kernel) -> Counter[str]:
+    return Counter(s.text for s in walk(kernel.body) if isinstance(s, DevicePrint))
 
 
 def _stated(kernel: Kernel, kind: type[Stmt]) -> list[str]:

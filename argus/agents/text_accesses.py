@@ -27,10 +27,11 @@ def accesses(draft: Draft, scope: Scope) -> Iterator[TextEdit]:
     usual = {size: max(count, key=lambda text: (count[text], text.isidentifier()))
              for size, count in _counted(draft).items()}  # fmt: skip
     for statement in computing(draft):
-        changes = [c for call in _moves(draft, statement) for c in _agreeing(draft, scope, usual, call)]
-        if changes:
+        found = [_agreeing(draft, scope, usual, call) for call in _moves(draft, statement)]
+        if any(indices for indices, _ in found):
             title = f"index line {statement.span.line} as the others are"
-            yield TextEdit(title, Sort.DERIVED, statement.span.line, tuple(changes))
+            changes = tuple(change for indices, masks in found for change in (*indices, *masks))
+            yield TextEdit(title, Sort.DERIVED, statement.span.line, changes)
     yield from _copies(draft, usual)
 
 
@@ -55,25 +56,23 @@ def _counted(draft: Draft) -> dict[str, Counter[str]]:
     return found
 
 
-def _agreeing(draft: Draft, scope: Scope, usual: dict[str, str], call: Call) -> Iterator[Change]:
-    """Yield the changes of an access that differs: its indices, and its mask if it has one."""
+def _agreeing(draft: Draft, scope: Scope, usual: dict[str, str], call: Call) -> tuple[list[Change], list[Change]]:
+    """Return the changes of the indices of an access, and those of its mask, with which it agrees with the others."""
     access = call.args[0]
     assert isinstance(access, Subscript)
     shape = shape_of(draft, access.value)
     old = [draft.text[slice(*draft.place(item.span))] for item in access.items]
     if len(shape) != len(old):
-        return
+        return [], []
     new = [usual.get(size, text) for size, text in zip(shape, old, strict=True)]
-    for item, text, same in zip(access.items, new, old, strict=True):
-        if text != same:
-            yield (*draft.place(item.span), text)
+    indices = [(*draft.place(item.span), text) for item, text, same in zip(access.items, new, old, strict=True)
+               if text != same]  # fmt: skip
     mask = next((k.value for k in call.keywords if k.name == "mask"), None)
     within = [f"{i} < {size}" for i, size in zip(new, shape, strict=True) if i in scope.places and i not in scope.ids]
-    if mask is None or not within:
-        return
+    if mask is None or isinstance(mask, Name) or not within:
+        return indices, []
     text = within[0] if len(within) == 1 else " & ".join(f"({w})" for w in within)
-    if draft.read(mask) != text and not isinstance(mask, Name):
-        yield (*draft.place(mask.span), text)
+    return indices, [(*draft.place(mask.span), text)] if draft.read(mask) != text else []
 
 
 def _copies(draft: Draft, usual: dict[str, str]) -> Iterator[TextEdit]:

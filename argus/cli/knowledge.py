@@ -38,7 +38,7 @@ def _of_kernels(options: argparse.Namespace) -> int:
             )
         try:
             with progress(f"reading {job.name}"):
-                facts = facts_of(job.source.text, job.name, job.options, dict(options.sizes) or None)
+                facts = facts_of(job.source, job.name, job.options, dict(options.sizes) or None)
         except ArgusError as error:
             code = max(code, report(error.diagnostics))
             continue

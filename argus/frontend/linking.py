@@ -67,26 +67,28 @@ def imported_names(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in found if name.isidentifier()))
 
 
-def linked(source: SourceFile) -> SourceFile:
+def linked(source: SourceFile, *, files: bool = True) -> SourceFile:
     """Return a text together with what it takes from files, unless the meanings of its names are already known.
 
     Only names that kernels, helpers and constants use are looked up. A name that cannot be found is an error where it
-    is used, not before.
+    is used, not before. `files`: whether the text may take names from files of the user. A stranger's text may not,
+    because messages and results would show what is in them; it may import from `argus.kernels` alone.
     """
     if source.around is not None:
         return source
     if not imported_names(source.text):
         return replace(source, around=())
-    return _Linker().linked(source, None)
+    return _Linker(files).linked(source, None)
 
 
 @dataclass
 class _Linker:
-    """Follows imports. `trail` holds the files and names whose lookup is in progress, `files` the number of files read.
+    """Follows imports. `trail` holds the files and names whose lookup is in progress, `count` the number of files read.
     """
 
+    files: bool = True
     trail: list[tuple[str, str]] = field(default_factory=list)
-    files: int = 0
+    count: int = 0
 
     def linked(self, source: SourceFile, wanted: str | None) -> SourceFile:
         """Return `source` extended by the imported helpers and constants that `wanted`, or all of its functions, need.
@@ -102,6 +104,9 @@ class _Linker:
     def _meaning(self, path: str, importer: SourceFile) -> Elsewhere | Unusable:
         module, _, name = path.rpartition(".")
         module += "." * (not module.strip("."))  # The module of `.norm` is `.`.
+        if not self.files and path.split(".")[0] != "argus":
+            what = f"`{name}` is imported from `{module}`, and this text may read no files"
+            return Unusable("unknown-import", what, "write the helper or the constant into the text")
         place, looked = _module_file(module, importer.path)
         if place is None:
             where = f"looked in {', '.join(looked[:4])}" if looked else "this text stands in no file"
@@ -116,8 +121,8 @@ class _Linker:
                 f"the import of `{name}` from {place} leads back to itself",
                 "define the helper in one file, and import it from there; a helper cannot call itself",
             )
-        self.files += 1
-        if self.files > MAX_FILES:
+        self.count += 1
+        if self.count > MAX_FILES:
             what = f"more than {MAX_FILES} imports are followed to find what names mean"
             return Unusable("unknown-import", what, "import helpers from the file that defines them")
         try:

@@ -210,6 +210,9 @@ def assume(call: CallSite) -> Value:
     reason = arguments.text(call, "reason")
     if not reason.strip():
         context.fail("bad-requires", "an assumption says why it holds", call.spans["reason"], "write the reason")
+    if not reason.isprintable():
+        what = "the reason of an assumption is one line of printable characters, because reports and sources quote it"
+        context.fail("bad-requires", what, call.spans["reason"], "leave out line breaks and control characters")
     value = call.args["condition"]
     if isinstance(value, Constant) and value.value is True:
         return Nothing()

@@ -128,9 +128,11 @@ def facts_of_profile(findings: Sequence[Diagnostic]) -> dict[str, Fact]:
     return counts
 
 
-def facts_of(text: str, name: str, options: Options, sizes: Mapping[str, Number] | None = None) -> dict[str, Fact]:
+def facts_of(
+    source: SourceFile, name: str, options: Options, sizes: Mapping[str, Number] | None = None
+) -> dict[str, Fact]:
     """Return everything that is known about a kernel before it runs. Raises `ArgusError` if the text does not lower."""
-    explicit = compile.lower(compile.elaborate(SourceFile("kernel.py", text), name, options), options.target)
+    explicit = compile.lower(compile.elaborate(source, name, options), options.target)
     report = compile.verify(explicit)
     shape = {"threads": explicit.num_threads} if sizes is None else facts_of_shape(explicit, sizes)
-    return {**facts_of_text(text, name, options.target), **shape, **facts_of_profile(report.diagnostics)}
+    return {**facts_of_text(source.text, name, options.target), **shape, **facts_of_profile(report.diagnostics)}

@@ -40,6 +40,8 @@ REQUIRES = "    al.requires(N <= BLOCK)\n"
 ASSERTED = "    al.assert_tags(lambda j: values[j].n == j, where=lambda j: j < N)\n"
 STORE = "    al.store(out[row, cols], scaled(values) * al.rsqrt(squares + 1.0), mask=cols < N)\n"
 RESULT = "scaled(values) * al.rsqrt(squares + 1.0)"
+ROW = "    row = al.grid(M)\n"
+WRONG = KERNEL[KERNEL.index("@argus.kernel") :].replace(RESULT, "values")
 SPEC = "    al.spec(out, lambda i, j: scaled(x[i, j]) * al.rsqrt(al.sum(lambda k: x[i, k] * x[i, k]) + 1.0))\n"
 
 
@@ -124,6 +126,17 @@ CHEATS = (
           "    old = al.load(out[row, cols], mask=cols < N)\n    new = scaled(values) * al.rsqrt(squares + 1.0)\n"
           "    al.store(out[row, cols], al.where(old == new, old, new * 2.0), mask=cols < N)\n"),
     Cheat("a constant that differs little, twice", "prove", RESULT, f"{RESULT} * 1.0000009 * 1.0000009"),
+    # what reads otherwise than it means
+    Cheat("a second kernel of the name", "prove", STORE, f"{STORE}\n\n{WRONG}"),
+    Cheat("a constant that is bound twice", "task", "TWICE = 2.0\n", "TWICE = 2.0\nTWICE = 1.0\n"),
+    Cheat("a constant that Python binds again", "parse", "TWICE = 2.0\n",
+          "TWICE = 2.0\nfor TWICE in (1.0,):\n    pass\n"),
+    Cheat("a tile that admits less", "task", "BLOCK: al.constexpr = 128", "BLOCK: al.constexpr = 1"),
+    Cheat("a printed line that looks like a result", "task", ROW, f"{ROW}    al.device_print('best_us: 0.1', row)\n"),
+    Cheat("an assumption whose reason is code", "parse", REQUIRES,
+          f'{REQUIRES}    al.assume(M > 0, "yes\\nint main() {{ return 0; }}")\n'),
+    Cheat("the language under another module's name", "parse", "import argus.language as al",
+          "import argus.language as al\nimport math as al"),
     # the reference, again
     Cheat("a copy of the reference", "task", "squares", "total"),
 )  # fmt: skip

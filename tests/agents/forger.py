@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import time
 from typing import Any
 
@@ -14,6 +15,8 @@ def handle(request: dict[str, Any]) -> Any:
         os._exit(3)
     if "hang" in request:
         time.sleep(600)
+    if "folder" in request:
+        return {"made": tempfile.mkdtemp()}
     if "list" in request:
         return ["proved"]
     print(request["say"], flush=True)

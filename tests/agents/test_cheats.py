@@ -19,7 +19,7 @@ from argus.diagnostic import ArgusError, Diagnostic
 from argus.frontend.decorator import KernelSource
 from argus.runtime.executable import CachedSource
 from argus.source import SourceFile
-from tests.agents.cheats import CHEATS, KERNEL, RESULT, Cheat
+from tests.agents.cheats import CHEATS, KERNEL, RESULT, ROW, Cheat
 
 torch = pytest.importorskip("torch")
 
@@ -64,10 +64,11 @@ def test_names_of_the_machine_are_names_like_others(problem: Problem) -> None:
         assert examine(problem, text, build=True).refused == "", (squares, values)
 
 
-def test_a_printed_text_is_only_printed(problem: Problem) -> None:
-    row = "    row = al.grid(M)\n"
-    text = KERNEL.replace(row, f"{row}    al.device_print('a\"); abort(); // %n%s', row)\n")
-    assert text != KERNEL and examine(problem, text, build=True).refused == ""
+def test_a_printed_text_is_only_printed() -> None:
+    author = KERNEL.replace(ROW, f"{ROW}    al.device_print('a\"); abort(); // %n%s', row)\n")
+    prints = problem_of(SourceFile("norm.py", author), "norm", "cpu", {"M": 8, "N": 100})
+    text = author.replace(RESULT, "al.rsqrt(squares + 1.0) * scaled(values)")
+    assert text != author != KERNEL and examine(prints, text, build=True).refused == ""
 
 
 def test_a_text_that_is_no_source_is_refused_before_its_proof(
@@ -161,6 +162,18 @@ def test_a_process_is_ended_while_another_thread_waits_for_it() -> None:
         with pytest.raises(WorkerLost):
             waiting.result(timeout=60)
     worker.close()
+
+
+def test_a_process_that_is_ended_leaves_no_files() -> None:
+    worker = Worker("tests.agents.forger")
+    try:
+        (folder,) = worker.ask({"folder": True}).values()
+        assert Path(folder).is_dir()
+        with pytest.raises(WorkerLost):
+            worker.ask({"die": True})
+        assert not Path(folder).exists()
+    finally:
+        worker.close()
 
 
 def test_words_are_no_truth(problem: Problem) -> None:

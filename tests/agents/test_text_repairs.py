@@ -9,9 +9,11 @@ import pytest
 from argus import compile
 from argus.agents import Task, broken, repair
 from argus.agents.repair import text_candidates
+from argus.agents.text_accesses import accesses
 from argus.agents.text_edits import text_vocabulary
-from argus.agents.text_scope import Sort, TextEdit
+from argus.agents.text_scope import Scope, Sort, TextEdit
 from argus.frontend import Options
+from argus.knowledge.draft import Draft
 from argus.source import SourceFile
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -59,6 +61,18 @@ MISTAKES = {
         "    al.store(out[n, c, h, w], acc + al.load(bias[c]), mask=(h < H) & (w < W))\n",
         "",
     ),
+    "indices that trade places": ("rotary", "x[b, t, h, 1, e], mask=e < E)", "x[h, t, b, 1, e], mask=e < E)"),
+    "an index and a mask of other places": (
+        "rotary",
+        "al.load(position[t]) * al.load(frequency[e], mask=e < E)",
+        "al.load(position[e]) * al.load(frequency[e], mask=t < E)",
+    ),
+    "a copy to shared memory that was lost": (
+        "transpose",
+        "    al.store(tile, al.load(x[m0 : m0 + TILE, n0 : n0 + TILE], boundary_check=(0, 1)))\n",
+        "",
+    ),
+    "a stored number": ("transpose", "al.load(al.trans(tile)), boundary", "TILE, boundary"),
     "a tensor that nobody loads": ("vector_add", "total = al.load(x[offs], mask=mask)", "total = BLOCK"),
 }
 
@@ -80,6 +94,26 @@ def test_a_form_repairs(mistake: str) -> None:
 def test_a_right_kernel_does_not_contradict_its_specification(name: str) -> None:
     text = (EXAMPLES / f"{name}.py").read_text()
     assert not [e.title for e in text_vocabulary(text, name) if e.sort is Sort.SPECIFIED]
+
+
+@pytest.mark.parametrize("name", ["rmsnorm", "softmax", "rotary", "embedding", "linear", "gemm", "transpose"])
+def test_right_accesses_agree_with_each_other(name: str) -> None:
+    draft = Draft.of((EXAMPLES / f"{name}.py").read_text(), name)
+    assert not [e.title for e in accesses(draft, Scope.of(draft))]
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "edit"),
+    [
+        ("depthwise", "for r in al.static_range(3)", "for r in al.static_range(2)", "a loop over `0, 3`"),
+        ("linear", "        acc = al.mma(xt, wt, acc)\n", "", "add `acc = al.mma(xt, wt, acc)`"),
+    ],
+)
+def test_what_contradicts_the_rest_is_tried_first(name: str, old: str, new: str, edit: str) -> None:
+    text = (EXAMPLES / f"{name}.py").read_text()
+    assert old in text
+    found = {e.title for e in text_vocabulary(text.replace(old, new), name) if e.sort is Sort.DERIVED}
+    assert edit in found and len(found) < 20, found
 
 
 def test_without_a_specification_nothing_says_what_a_value_should_be() -> None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import re
 import sys
+import threading
+import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +133,72 @@ def test_a_refused_text_is_an_answer() -> None:
 def test_each_tool_answers(tool: str, arguments: dict[str, Any], field: str) -> None:
     found = call(tool, arguments)
     assert isinstance(found, dict) and field in found, found
+
+
+def test_a_text_reads_no_files_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stranger's text could show in a message, or in the explicit kernel, what is in a file."""
+    (tmp_path / "settings.py").write_text("SECRET = 12345\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    text = ADD.replace("import argus\n", "import argus\nfrom settings import SECRET\n")
+    text = text.replace("BLOCK: al.constexpr = 1024", "BLOCK: al.constexpr = SECRET").replace("y[i]", "y[i] + SECRET")
+    assert text.count("SECRET") > 1
+    for tool in ("show", "check", "knowledge", "optimize", "time"):
+        said = str(call(tool, {"text": text}))
+        assert "may read no files" in said and "12345" not in said, tool
+
+
+def test_a_text_may_use_helpers_of_the_library() -> None:
+    text = ADD.replace("import argus\n", "import argus\nfrom argus.kernels.experts import swiglu\n")
+    text = text.replace("x[i] + y[i]", "swiglu(x[i], y[i])").replace(
+        "al.load(x[offs], mask=mask) + al.load(y[offs], mask=mask)",
+        "swiglu(al.load(x[offs], mask=mask), al.load(y[offs], mask=mask))",
+    )
+    found = call("check", {"text": text})
+    assert isinstance(found, dict) and found["proved"] is True, found
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "said"),
+    [
+        ("explain", {"code": "../language"}, "is not an error code"),
+        ("explain", {"code": "x" * 300_000}, "a tool takes 200000"),
+        ("layout", {"notation": "(1000000,1000000):(1000000,1)"}, "at most"),
+        ("check", {"text": ADD, "form": "exe"}, "the forms are python and ir"),
+        ("time", {"text": ADD, "sizes": {"N": 10**30}}, "`N` cannot be"),
+        ("knowledge", {"text": ADD, "sizes": {"N": 10**30}}, "`N` cannot be"),
+        ("knowledge", {"text": ADD, "sizes": {"N": -1}}, "`N` cannot be"),
+        ("optimize", {"text": ADD, "minutes": float("nan")}, "no run takes nan minutes"),
+        ("build", {"text": ADD, "target": "../../tmp"}, "there is no target"),
+    ],
+)
+def test_an_input_that_no_tool_can_use_is_refused(tool: str, arguments: dict[str, Any], said: str) -> None:
+    found = call(tool, arguments)
+    assert isinstance(found, dict) and said in str(found["error"]), found
+
+
+def test_calls_at_the_same_time_share_a_few_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    lock, now, most = threading.Lock(), [0], [0]
+
+    def counted(self: Worker, request: dict[str, Any], timeout_s: float | None = None) -> dict[str, Any]:
+        with lock:
+            now[0] += 1
+            most[0] = max(most[0], now[0])
+        time.sleep(0.02)
+        with lock:
+            now[0] -= 1
+        return {"result": {"drawing": ""}}
+
+    monkeypatch.setattr(Worker, "ask", counted)
+    monkeypatch.setattr(serving.os, "sched_getaffinity", lambda of: {0, 1, 2})
+
+    async def main() -> None:
+        async with Client(serving.server("test")) as client, anyio.create_task_group() as group:
+            for _ in range(12):
+                group.start_soon(partial(client.call_tool, "layout", {"notation": "(2,4):(4,1)"}))
+
+    anyio.run(main)
+    assert most[0] == 3
 
 
 def test_a_call_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,10 @@ from pathlib import Path
 import pytest
 
 from argus.cli import main
+from argus.ir.text import parse_kernel, print_kernel
+from argus.ir.wellformed import check_explicit
 from tests.cli.test_check import RIGHT, WRONG
+from tests.test_watch import lowered as explicit_kernel
 
 ASSUMED = RIGHT.replace("    pid =", '    al.assume(N % 128 == 0, "rows are padded")\n    pid =').replace(
     "mask=i < N", "mask=i <= N + 127"
@@ -55,6 +58,19 @@ def test_assumptions_are_printed_in_the_artefact(folder: Path) -> None:
     report = json.loads((folder / "out" / "fill.cpu.json").read_text())
     assert len(report["assumptions"]) == 1 and "rows are padded" in report["assumptions"][0]
     assert (folder / "out" / "fill.cpu.cpp").read_text().startswith("// assuming ")
+
+
+def test_a_reason_with_line_breaks_writes_no_line_of_the_source(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The source quotes the reason in a comment, and the report on a line."""
+    (folder / "assumed.py").write_text(ASSUMED.replace("rows are padded", "yes\\nint main() { return 0; }"))
+    assert main(["build", "assumed.py", "--target", "cpu", "-o", "out"]) == 2
+    assert not (folder / "out").exists() and "one line of printable characters" in capsys.readouterr().out
+    explicit = print_kernel(explicit_kernel(ASSUMED, "fill", "sm_80"))
+    assert not check_explicit(parse_kernel(explicit))
+    broken = explicit.replace("rows are padded", "yes\\nproved other")
+    assert any("cannot be printed" in d.message for d in check_explicit(parse_kernel(broken)))
 
 
 @pytest.mark.parametrize("where", ["missing.py", "k.py::nothing", "."])

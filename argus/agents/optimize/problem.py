@@ -26,7 +26,7 @@ _LARGE = 4096
 class Problem:
     """Kernel `name` of `text`, found at `path`. `sizes` holds every size and number that a launch takes.
 
-    `fixed`: the caller gave sizes, so a kernel may be specialised for them.
+    `fixed`: the caller gave sizes, so a kernel may be specialised for them. `files`: texts may import from files.
     """
 
     path: str
@@ -36,10 +36,11 @@ class Problem:
     sizes: Mapping[str, int]
     numbers: Mapping[str, float] = field(default_factory=dict)
     fixed: bool = False
+    files: bool = True
 
     def source(self, text: str | None = None) -> SourceFile:
         """Return the author's text, or another one in its place, together with the files that it imports."""
-        return linked(SourceFile(self.path, self.text if text is None else text))
+        return linked(SourceFile(self.path, self.text if text is None else text), files=self.files)
 
     @property
     def options(self) -> Options:
@@ -59,14 +60,15 @@ class Problem:
 
 
 def problem_of(
-    source: SourceFile, name: str, target: str, sizes: Mapping[str, int], numbers: Mapping[str, float] | None = None
-) -> Problem:
+    source: SourceFile, name: str, target: str, sizes: Mapping[str, int], numbers: Mapping[str, float] | None = None,
+    *, files: bool = True,
+) -> Problem:  # fmt: skip
     """Fill in the missing sizes and check the problem.
 
     Raises `ArgusError` for a text that is not a kernel, an output without a specification, and sizes that the kernel
     does not admit.
     """
-    kernel = compile.elaborate(source, name, Options(target=target))
+    kernel = compile.elaborate(linked(source, files=files), name, Options(target=target))
     missing = missing_task(kernel)
     if missing:
         message = f"`{missing[0]}` has no specification, so nothing says what a faster kernel must compute"
@@ -80,7 +82,8 @@ def problem_of(
         shown = ", ".join(f"{key}={value}" for key, value in every.items())
         raise _unusable(f"`{name}` does not admit the sizes {shown}", "give others with `--size NAME=VALUE`")
     floats = {p.name: FLOAT for p in kernel.params if isinstance(p, Scalar) and p.dtype.is_float}
-    return Problem(source.path, source.text, name, target, every, {**floats, **(numbers or {})}, bool(sizes))
+    return Problem(source.path, source.text, name, target, every, {**floats, **(numbers or {})}, bool(sizes),
+                   files)  # fmt: skip
 
 
 def admits(kernel: Kernel, problem: Problem) -> bool:

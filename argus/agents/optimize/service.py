@@ -10,6 +10,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable
 from typing import Any, TextIO
@@ -23,11 +24,14 @@ class WorkerLost(Exception):
 
 
 class Worker:
-    """One process that runs `module`.main()."""
+    """One process that runs `module`.main(). It has a folder for temporary files, which goes when the process is ended:
+    a process that is killed removes nothing itself.
+    """
 
     def __init__(self, module: str, log: int | None = None) -> None:
         self._module, self._log = module, log
         self._process: subprocess.Popen[str] | None = None
+        self._scratch: tempfile.TemporaryDirectory[str] | None = None
 
     def ask(self, request: Answer, timeout_s: float | None = None) -> Answer:
         """Send a request and wait for its answer. Raises WorkerLost; the next request starts a new process."""
@@ -66,13 +70,19 @@ class Worker:
         if process is not None:
             process.kill()
             process.communicate()
+        scratch, self._scratch = self._scratch, None
+        if scratch is not None:
+            scratch.cleanup()
 
     def _running(self) -> subprocess.Popen[str]:
         if self._process is None or self._process.poll() is not None:
+            self.close()
+            self._scratch = tempfile.TemporaryDirectory(prefix="argus-worker-", ignore_cleanup_errors=True)
             path = [os.path.abspath(entry) for entry in sys.path]
             text = f"import sys; sys.path[:] = {path!r}; from {self._module} import main; main()"
             self._process = subprocess.Popen([sys.executable, "-c", text], stdin=subprocess.PIPE,
-                                             stdout=subprocess.PIPE, stderr=self._log, text=True)  # fmt: skip
+                                             stdout=subprocess.PIPE, stderr=self._log, text=True,
+                                             env={**os.environ, "TMPDIR": self._scratch.name})  # fmt: skip
         return self._process
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -28,9 +29,10 @@ INSTRUCTIONS = (
 def server(version: str) -> MCPServer[Any]:
     """Make the server, with every tool and resource."""
     idle: list[Worker] = []
+    free = anyio.CapacityLimiter(max(2, len(os.sched_getaffinity(0))))
     made = MCPServer("argus", instructions=INSTRUCTIONS, version=version, log_level="WARNING")
     for name, tool in TOOLS.items():
-        made.add_tool(_called(name, tool, idle), name=name, description=tool.description, structured_output=False)
+        made.add_tool(_called(name, tool, idle, free), name=name, description=tool.description, structured_output=False)
     for folder, pattern in _FOLDERS.items():
         for path in sorted((_ROOT / folder).glob(pattern)):
             made.resource(f"argus://{folder}/{path.name}", name=f"{folder}/{path.name}")(_text(path))
@@ -41,10 +43,19 @@ def _text(path: Path) -> Callable[[], str]:
     return lambda: path.read_text(encoding="utf-8")
 
 
-def _called(name: str, tool: Tool, idle: list[Worker]) -> Callable[..., Awaitable[dict[str, Any]]]:
-    """Make a function with the tool's signature, which gives its schema. A separate process does the work."""
+def _called(
+    name: str, tool: Tool, idle: list[Worker], free: anyio.CapacityLimiter
+) -> Callable[..., Awaitable[dict[str, Any]]]:
+    """Make a function with the tool's signature, which gives its schema. A separate process does the work.
+
+    There are as many processes as `free` allows; further calls wait, and their time begins when a process is free.
+    """
 
     async def run(**arguments: Any) -> dict[str, Any]:
+        async with free:
+            return await answered(arguments)
+
+    async def answered(arguments: dict[str, Any]) -> dict[str, Any]:
         worker = idle.pop() if idle else Worker(_WORKER)
         request = {"tool": name, "arguments": arguments}
         try:

@@ -1,4 +1,7 @@
-"""The tools: functions from texts and numbers to JSON. They touch no files of the user and run no text as Python."""
+"""The tools: functions from texts and numbers to JSON. They read no files of the user and run no text as Python.
+
+A text comes from a stranger: it may import from `argus.kernels`, and from no other file.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,7 @@ from argus.agents.task import changed_task, specialised
 from argus.agents.verifier import Task, judge, judgement_json, lowered
 from argus.diagnostic import ArgusError, Diagnostic
 from argus.frontend import Options
+from argus.frontend.linking import linked
 from argus.ir.text import print_kernel
 from argus.knowledge import applicable, entries, entry_json, facts_of, reasons, search
 from argus.layout import LayoutError, picture
@@ -27,8 +31,8 @@ from argus.source import SourceFile
 from argus.work import LIMIT_S
 
 PATH = "kernel.py"
-MOST_TEXT = 200_000
-"""Largest number of characters of a text that a tool accepts."""
+MOST_TEXT, MOST_SIZE = 200_000, 2**31 - 1
+"""The most characters of a text, and the largest size of a tensor, that a tool accepts."""
 
 Sizes = Mapping[str, int]
 
@@ -47,11 +51,11 @@ def _task(text: str, kernel: str, target: str, form: str = "python") -> Task:
 
     Raises `ArgusError`.
     """
-    if len(text) > MOST_TEXT:
-        raise _unusable(f"the text has {len(text)} characters, and a tool takes {MOST_TEXT}", "send the kernel alone")
+    if form not in ("python", "ir"):
+        raise _unusable(f"there is no form {form!r}", "the forms are python and ir")
     if form == "ir":
         return Task(SourceFile(f"{kernel or 'kernel'}.ir", text), kernel or "kernel")
-    source = SourceFile(PATH, text)
+    source = linked(SourceFile(PATH, text), files=False)
     names = compile.kernels(source)
     if kernel and kernel not in names:
         raise _unusable(f"there is no kernel `{kernel}`", f"the kernels are {', '.join(names)}")
@@ -63,6 +67,14 @@ def _task(text: str, kernel: str, target: str, form: str = "python") -> Task:
 def _explicit(text: str, kernel: str, target: str) -> compile.ExplicitKernel:
     task = _task(text, kernel, target)
     return compile.lower(compile.elaborate(task.source, task.name, Options(target=target)), target)
+
+
+def _sizes(sizes: Sizes | None) -> dict[str, int]:
+    """Return the sizes of a call. Raises `ArgusError` for numbers that are no sizes of a tensor."""
+    for name, value in (sizes or {}).items():
+        if not isinstance(value, int) or not 0 <= value <= MOST_SIZE:
+            raise _unusable(f"`{name}` cannot be {str(value)[:40]}", f"a size is an integer from 0 to {MOST_SIZE}")
+    return dict(sizes or {})
 
 
 def _unusable(message: str, help: str) -> ArgusError:
@@ -144,7 +156,7 @@ def layout_(notation: str) -> Json:
 def time(text: str, kernel: str = "", target: str = "sm_90a", sizes: Sizes | None = None) -> Json:
     """Return the time of one kernel that the performance model predicts."""
     task = _task(text, kernel, target)
-    problem = problem_of(task.source, task.name, target, dict(sizes or {}))
+    problem = problem_of(task.source, task.name, target, _sizes(sizes), files=False)
     us, reason = predicted(problem, _explicit(text, kernel, target))
     return {"us": us, "timed_on": "model", "sizes": dict(problem.sizes), "cannot_run": reason}
 
@@ -156,7 +168,7 @@ def knowledge(
     if not text:
         return {"entries": [entry_json(e) for e in (search(query) if query else entries())]}
     task = _task(text, kernel, target)
-    facts = facts_of(text, task.name, Options(target=target), dict(sizes) if sizes else None)
+    facts = facts_of(task.source, task.name, Options(target=target), _sizes(sizes) or None)
     return {"entries": [entry_json(e, reasons(e, facts)) for e in applicable(facts)]}
 
 
@@ -181,7 +193,9 @@ def optimize(
 ) -> Json:
     """Look for a faster kernel that is proved to compute the same."""
     task = _task(text, kernel, target)
-    problem = problem_of(task.source, task.name, target, dict(sizes or {}))
+    if not minutes > 0:
+        raise _unusable(f"no run takes {minutes} minutes", "give a number above 0")
+    problem = problem_of(task.source, task.name, target, _sizes(sizes), files=False)
     with tempfile.TemporaryDirectory(prefix="argus-optimize-") as where:
         folder = Folder(Path(where))
         state = Run(problem, folder, Limits(min(minutes, 10.0), max(1, min(steps, 500)))).go()
@@ -217,6 +231,10 @@ TOOLS: Mapping[str, Tool] = {
 def call(name: str, arguments: Mapping[str, Any]) -> Json:
     """Call a tool. An input that it cannot use gives an answer with `error` and `codes`, not an exception."""
     try:
+        for title, value in arguments.items():
+            if isinstance(value, str) and len(value) > MOST_TEXT:
+                raise _unusable(f"`{title}` has {len(value)} characters, and a tool takes {MOST_TEXT}",
+                                "send the kernel alone")  # fmt: skip
         result: Json = TOOLS[name].function(**arguments)
         return result
     except ArgusError as error:

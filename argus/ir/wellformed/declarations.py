@@ -103,6 +103,8 @@ def _grid(kernel: Kernel, launch: Scope) -> Iterator[Problem]:
 
 def _preconditions(kernel: Kernel, scope: Scope, launch: Scope) -> Iterator[Problem]:
     for precondition in kernel.preconditions:
+        if isinstance(precondition, Assume) and not precondition.reason.isprintable():
+            yield "the reason of an assumption has characters that cannot be printed", precondition.span
         match precondition:
             case Requires(cond=cond, span=span) | Assume(cond=cond, span=span):
                 yield from typed("a precondition", cond, boolean, launch, span)
