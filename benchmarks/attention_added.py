@@ -159,7 +159,7 @@ def _flex(case: Case) -> Side:
         lambda b, h, i, j: (j <= i) & (i - j < window), None, None, case.keys, case.keys, device="cuda"
     )
     compiled = torch.compile(flex_attention, dynamic=False)
-    call = partial(compiled, block_mask=mask, enable_gqa=case.shared != case.heads)
+    call: Callable[..., Any] = partial(compiled, block_mask=mask, enable_gqa=case.shared != case.heads)
     if case.form == "sinks":
 
         def with_sinks(q: Any, k: Any, v: Any, sinks: Any) -> Any:
@@ -224,8 +224,8 @@ def operands_of(device: str, case: Case) -> Sequence[Any]:
             return rows
         return *rows, random(*added) if case.form == "bias" else torch.rand(*added, device=device)
     count, most = B, N // case.page
-    index = torch.randperm(count * most, device=device).view(count, most).to(torch.int32)
-    index = index, torch.full((count,), N, dtype=torch.int32, device=device)
+    table = torch.randperm(count * most, device=device).view(count, most).to(torch.int32)
+    index = table, torch.full((count,), N, dtype=torch.int32, device=device)
     q = random(B, H, case.queries, case.size)
     if case.form == "latent":
         return q, random(count * most, case.page, case.size), *index

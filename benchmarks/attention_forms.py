@@ -146,7 +146,7 @@ def _rows(x: Any) -> Any:
 def _ours(case: Case) -> Callable[..., Any]:
     from argus.kernels import attention_with
 
-    more = {"causal": case.causal, "window": case.window or None, "softcap": case.cap or None}
+    more: dict[str, Any] = {"causal": case.causal, "window": case.window or None, "softcap": case.cap or None}
     return lambda q, k, v, *_: _rows(attention_with(*(_dense(case, x) for x in (q, k, v)), **more))
 
 
@@ -195,9 +195,16 @@ def _flex_packed(case: Case) -> Callable[..., Any]:
 
 
 def _our_decode(_case: Case) -> Callable[..., Any]:
+    import torch
+
     from argus.kernels import attention_decode
 
-    return lambda q, _k, _v, keys, values, table, lens: attention_decode(q, keys, values, table, lens)[:, :, 0]
+    def call(q: Any, _k: Any, _v: Any, keys: Any, values: Any, table: Any, lens: Any) -> Any:
+        found = attention_decode(q, keys, values, table, lens)
+        assert isinstance(found, torch.Tensor)
+        return found[:, :, 0]
+
+    return call
 
 
 def _dense_decode(_case: Case) -> Callable[..., Any]:

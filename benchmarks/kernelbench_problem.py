@@ -81,7 +81,7 @@ def traced(module: Any, survey: Survey, workers: int) -> Report:
     backend = Backend(survey=survey)
     with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
         model = module.Model(*module.get_init_inputs()).eval()
-        call = torch.compile(model, backend=backend, dynamic=False, options={"workers": workers})
+        call: Callable[..., Any] = torch.compile(model, backend=backend, dynamic=False, options={"workers": workers})
         call(*module.get_inputs())
         return backend.report(call)
 
@@ -89,7 +89,7 @@ def traced(module: Any, survey: Survey, workers: int) -> Report:
 def measured(task: Task) -> dict[str, Any]:
     """The problem's row: correctness, times, memory."""
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = True
-    torch._inductor.config.fallback_random = True  # type: ignore[attr-defined]
+    torch._inductor.config.fallback_random = True
     device = torch.device("cuda")
     module = problem(task.file)
     with torch.no_grad(), device:

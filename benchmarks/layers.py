@@ -74,13 +74,13 @@ def measured(case: Case, peers: Sequence[str], batches: int) -> Row:
     errors = {name: error_of(case, side, operands) for name, side in sides.items()}
     runs = {name: _timed(case, side, operands) for name, side in sides.items()}
     times = in_turns(runs, batches)
-    return (
-        {"model": case.model, "form": case.form, "sequences": case.batch, "tokens": case.tokens}
-        | {f"{name}_us": time * 1e6 for name, time in times.items()}
-        | {f"over {name}": times[name] / times[OURS] for name in peers}
-        | {"error": errors[OURS]}
-        | {f"{name}'s error": errors[name] for name in peers}
-    )
+    return {
+        "model": case.model, "form": case.form, "sequences": case.batch, "tokens": case.tokens,
+        **{f"{name}_us": time * 1e6 for name, time in times.items()},
+        **{f"over {name}": times[name] / times[OURS] for name in peers},
+        "error": errors[OURS],
+        **{f"{name}'s error": errors[name] for name in peers},
+    }
 
 
 @dataclass(frozen=True)

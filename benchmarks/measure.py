@@ -44,7 +44,7 @@ def batch(call: Call, sets: Sets) -> float:
 
     rounds = -(-_LEAST_LAUNCHES // len(sets))
     kept: list[Any] = [None] * len(sets)
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
     pause = max(_PAUSE_CYCLES, _PAUSE_CYCLES_A_CALL * rounds * len(sets))
     torch.cuda._sleep(pause)  # type: ignore[no-untyped-call]
     start.record()

@@ -194,7 +194,7 @@ def _doubled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _reduction(op: str, dim: int) -> Kernel:
-    function = {"sum": torch.sum, "mean": torch.mean, "max": torch.amax}[op]
+    function: Callable[..., Any] = {"sum": torch.sum, "mean": torch.mean, "max": torch.amax}[op]  # type: ignore[assignment]
     return Kernel(
         lambda x: argus.kernels.reduce(x, op, dim),
         lambda x: function(x, dim),
