@@ -827,7 +827,7 @@ def s_barrier() -> None:
 
 @_kernel_only
 def begin_turns() -> None:
-    """From here to `end_turns()`, the second half of the waves is one barrier behind the first half (gfx942).
+    """Let the second half of the waves be one barrier behind the first half, up to `end_turns()` (gfx942).
 
     Between two barriers, one half does what comes before the barrier and the other half what comes after it: one loads,
     say, while the other multiplies. Barriers of both kinds count. Both calls stand in the kernel's own body, once."""

@@ -70,7 +70,7 @@ def _experts(rows: int, num_warps: int, dtype: DType = bfloat16) -> Case:
 
 
 def _scaled_experts(rows: int, num_warps: int) -> Case:
-    """The same of 8 bits, with scales of blocks of 128, as AITER's kernel has them."""
+    """Return products of experts in 8 bits, with scales of blocks of 128, as AITER's kernel has them."""
     name = f"experts, SwiGLU, scales of blocks, {rows}x128x64, fp8e4b8"
     return Case(name, "gated_blocks.py", "gated_block_rows", {"ACTIVATION": swiglu, "ROWS": rows}, num_warps)
 

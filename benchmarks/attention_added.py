@@ -99,7 +99,7 @@ Side = Callable[..., Any]
 
 
 def sides_of(case: Case) -> dict[str, Callable[[], Side]]:
-    """What makes the sides of a case, by name. A side takes the operands of `operands_of`."""
+    """Return functions that make the sides of a case, by name. A side takes the operands of `operands_of`."""
     from argus.kernels import attention_decode, attention_decode_latent, attention_with
 
     if case.form == "latent":

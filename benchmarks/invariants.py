@@ -36,7 +36,7 @@ SIDES = ("author", "synthesised", "none")
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """How many mutants of each kernel, drawn with which seed, the seconds of a proof, and where results are kept."""
+    """The number of mutants of each kernel, their seed, the seconds of a proof, and the folder of the results."""
 
     count: int
     seed: int

@@ -142,7 +142,7 @@ def _products(torch: Any) -> dict[str, Callable[[], object]]:
 
 
 def _triton(grid: tuple[int, ...]) -> Callable[..., object] | None:
-    """The same addition in Triton, or None where Triton is not installed."""
+    """Return the addition in Triton, or None where Triton is not installed."""
     try:
         from benchmarks.triton_kernels import vector_add
     except ImportError:

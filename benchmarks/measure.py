@@ -57,7 +57,8 @@ def batch(call: Call, sets: Sets) -> float:
 
 
 def batch_by_host(finish: Callable[[Any], Any]) -> Batch:
-    """The same by the host's clock, for work that PyTorch's stream does not order; `finish` waits for a result."""
+    """Return the seconds of a call by the host's clock, for work that PyTorch's stream does not order; `finish` waits
+    for a result."""
 
     def run(call: Call, sets: Sets) -> float:
         import torch

@@ -73,7 +73,7 @@ class Mutant:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """How many mutants of each kernel, drawn with which seed, and what a repair may cost; `folder` keeps results."""
+    """The number of mutants of each kernel, their seed, and the limits of a repair; `folder` keeps results."""
 
     count: int
     seed: int

@@ -1,4 +1,4 @@
-"""What the names of a kernel stand for, in the terms of its specification.
+"""The meaning of a kernel's names, in the terms of its specification.
 
 A term forgets where an element lies: `al.load(x[row, cols])` and the specification's `x[i, j]` are both an element of
 x, and a sum over an axis is the specification's sum over a variable. It forgets what is left out of a sum, too. Equal

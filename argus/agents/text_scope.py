@@ -24,7 +24,7 @@ _STATING = ("spec", "tag", "assert_tags", "requires", "assume", "covers", "invar
 
 
 class Sort(Enum):
-    """What an edit changes; the value is its name for people."""
+    """The kind of thing that an edit changes; the value is its name for people."""
 
     FIX = "a fix of the finding"
     DERIVED = "what the rest of the kernel says"

@@ -1,4 +1,4 @@
-"""Which products are left to PyTorch because its library is faster: `options={"prefer": "fast"}`.
+"""The choice of products that are left to PyTorch because its library is faster: `options={"prefer": "fast"}`.
 
 The kernel of each group that begins with a product or a convolution is measured beside PyTorch's operators for the same
 group, on a GPU, with random contents. PyTorch's operators are timed one by one, so what they need is an upper bound:

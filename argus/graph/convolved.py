@@ -113,7 +113,7 @@ def _bordered(x: Any, borders: Sequence[tuple[int, int]], channels: int = 0) -> 
 
 
 def _laid_out(x: Any, order: Sequence[int]) -> Any:
-    """The same tensor with its dimensions in memory in this order."""
+    """Return the tensor with its dimensions in memory in this order."""
     moved = x.permute(list(order))
     if moved.is_contiguous():
         return x
@@ -239,8 +239,9 @@ def _for_all_channels(weight: Any, groups: int) -> Any:
 
 @dataclass(frozen=True)
 class _Turns:
-    """How phases of a dimension become places of the result (`in_turns`): `step` phases in turns, without the first
-    `begin` places. Each is one of `common` places, number `first` of them; the others are 0. `size`: of the result."""
+    """The order in which phases of a dimension become places of the result (`in_turns`): `step` phases in turns,
+    without the first `begin` places. Each is one of `common` places, number `first` of them; the others are 0. `size`:
+    of the result."""
 
     step: int
     begin: int

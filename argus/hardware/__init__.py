@@ -1,4 +1,4 @@
-"""What the vendors' documents say of single executions of statements: a second opinion on refutations by machine rules.
+"""The vendors' rules for single executions of statements: a second opinion on refutations by machine rules.
 
 The verifier and the simulator share the instruction tables, the layout algebra and the evaluator of expressions. This
 folder uses none of them: it has its own tables (`documents.py`), numbers (`numbers.py`), places (`places.py`) and rules

@@ -1,4 +1,4 @@
-"""Where elements lie: registers by the digits of threads and values, shared tiles by shapes and strides."""
+"""Places of elements: registers by the digits of threads and values, shared tiles by shapes and strides."""
 
 from __future__ import annotations
 

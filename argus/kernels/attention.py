@@ -97,8 +97,8 @@ def attend(
     DTYPE, OUT, D, GROUP, CAUSAL, BLOCK_M, BLOCK_N, STAGES, VALUES, HEADS, SCHEDULE, PARTS, SPAN, BESIDE, WIDTH, WINDOW,
     CAP, SCORE, MASK, RANGE, INVARIANT,
 ):  # fmt: skip
-    """`o = softmax(q @ k.T * scale) @ v` for every head, and `lse`, the log-sum-exp of each row. `scale` includes
-    log2(e).
+    """Compute `o = softmax(q @ k.T * scale) @ v` for every head, and `lse`, the log-sum-exp of each row. `scale`
+    includes log2(e).
 
     GROUP heads of q share one of k and v. CAUSAL: row i sees the keys up to i + N - M. With WINDOW, a row sees at most
     that many keys, up to the last one. MASK hides further keys; keys outside of RANGE, which are hidden too, are not

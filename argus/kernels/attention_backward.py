@@ -62,8 +62,8 @@ def attention_backward_rows(
     D: al.constexpr = 128,
     ROWS: al.constexpr = 32,
 ):
-    """`delta = sum(dy * y)` of each row, the mean of its weights' gradients, less that of the log-sum-exp, `dlse`; and
-    `level = lse`, in rows that the copy engine can load."""
+    """Compute `delta = sum(dy * y)` of each row, the mean of its weights' gradients, less that of the log-sum-exp,
+    `dlse`; and `level = lse`, in rows that the copy engine can load."""
     B, H, M = dy.shape[0], dy.shape[1], dy.shape[2]
     if dlse is None:
         al.spec(delta, lambda b, h, i: al.sum(lambda x: dy[b, h, i, x] * y[b, h, i, x]))
@@ -105,7 +105,8 @@ def attention_backward_keys(
     SCHEDULE: al.constexpr = "rows",
     WINDOW: al.constexpr = 0,
 ):
-    """`dv = p.T @ dy` and `dk = (p * (dy @ v.T - delta)).T @ q * scale`, `p` being the weights `exp(scores - lse)`.
+    """Compute `dv = p.T @ dy` and `dk = (p * (dy @ v.T - delta)).T @ q * scale`, `p` being the weights `exp(scores -
+    lse)`.
 
     Both are sums over the GROUP heads of queries that share the keys. `scale` is the scores' times log2(e).
     """
@@ -194,7 +195,7 @@ def attention_backward_queries(
     SCHEDULE: al.constexpr = "rows",
     WINDOW: al.constexpr = 0,
 ):
-    """`dq = (p * (dy @ v.T - delta)) @ k * scale`, as `attention_backward_keys`."""
+    """Compute `dq = (p * (dy @ v.T - delta)) @ k * scale`, as `attention_backward_keys`."""
     B, H, M, N = q.shape[0], q.shape[1], q.shape[3], k.shape[2]
     al.requires(H * GROUP <= 2**24)
     al.requires(scale > 0.0)

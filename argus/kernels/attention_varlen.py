@@ -190,7 +190,7 @@ def attention_packed(
     HEADS: al.constexpr = 33,
     SCHEDULE: al.constexpr = "rows",
 ):
-    """`o = softmax(q @ k.T * scale) @ v` for every tile of rows, `scale` times log2(e); `lse` the log-sum-exps.
+    """Compute `o = softmax(q @ k.T * scale) @ v` for every tile of rows, `scale` times log2(e); `lse` the log-sum-exps.
 
     Tile i has the rows `first[i] .. first[i + 1]`. Its last row sees the keys `begin[i] .. end[i]`; causal, each row
     before it sees one key less. GROUP heads of q share one of k and v.

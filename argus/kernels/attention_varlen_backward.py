@@ -87,7 +87,8 @@ def attention_packed_queries(
     HEADS: al.constexpr = 33,
     SCHEDULE: al.constexpr = "rows",
 ):
-    """`dq = (p * (dy @ v.T - delta)) @ k * scale` for every tile of rows, `p` being the weights `exp(scores - lse)`.
+    """Compute `dq = (p * (dy @ v.T - delta)) @ k * scale` for every tile of rows, `p` being the weights `exp(scores -
+    lse)`.
 
     Tiles and the keys that they see are those of `attention_packed`. `scale` is the scores' times log2(e).
     """
@@ -164,7 +165,7 @@ def attention_packed_keys(
     HEADS: al.constexpr = 33,
     SCHEDULE: al.constexpr = "rows",
 ):
-    """`dv = p.T @ dy` and `dk = (p * (dy @ v.T - delta)).T @ q * scale` for every tile of keys.
+    """Compute `dv = p.T @ dy` and `dk = (p * (dy @ v.T - delta)).T @ q * scale` for every tile of keys.
 
     Tile i has the keys `first[i] .. first[i + 1]`. The rows `begin[i] .. end[i]` see them; causal, with `shift`, those
     from `shift[i] + j` on see key j. Both results are sums over the GROUP heads of queries that share the keys. `scale`

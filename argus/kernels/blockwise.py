@@ -42,7 +42,7 @@ def quantized_blocks(
     ROWS: al.constexpr = 4,
     BLOCK: al.constexpr = 1024,
 ):
-    """`scale[g, i]`, the largest magnitude of block g of row i over 448, and `values`, the row over its scales.
+    """Compute `scale[g, i]`, the largest magnitude of block g of row i over 448, and `values`, the row over its scales.
 
     With `weight`, rows are those of an RMSNorm. A block of threads works on ROWS rows of at most BLOCK elements.
     """
@@ -103,7 +103,7 @@ def product_of_blocks(
     GROUP: al.constexpr = 16,
     SCHEDULE: al.constexpr = "rows",
 ):
-    """`out[m, n] = sum(a[m, k] * scale_a[k // 128, m] * b[n, k] * scale_b[n // 128, k // 128])`."""
+    """Compute `out[m, n] = sum(a[m, k] * scale_a[k // 128, m] * b[n, k] * scale_b[n // 128, k // 128])`."""
     M, K, N, G, L = a.shape[0], a.shape[1], b.shape[0], scale_a.shape[0], scale_b.shape[0]
     assert SIDE % COLUMNS == 0, "the columns of a tile are of one block"
     al.requires((G * SIDE >= K) & (L * SIDE >= N) & (K < 2**30) & (N < 2**30))

@@ -51,7 +51,7 @@ def key_of(k, cos, sin, t, h, p, e):
 
 @argus.func
 def append(k, v, cos, sin, key_scales, value_scales, slot, keys, values, DTYPE, STORED, BLOCK, HEADS):
-    """`keys[slot[t]] = k[t]`, turned by the angles of token t, and `values[slot[t]] = v[t]`.
+    """Compute `keys[slot[t]] = k[t]`, turned by the angles of token t, and `values[slot[t]] = v[t]`.
 
     With scales of heads, a cache's numbers are the nearest ones of 8 bits to these over the scales.
     """

@@ -1,4 +1,4 @@
-"""Where new tokens go in a paged cache: their slots follow from how many tokens each sequence has, on the device."""
+"""Slots of new tokens in a paged cache. They follow from how many tokens each sequence has, on the device."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ def next_slots(
     PAGE: al.constexpr = 64,
     BLOCK: al.constexpr = 32,
 ):
-    """`slots[b, m]`, the slot of token `lens[b] + m` of sequence b; tokens beyond its pages share the last slot."""
+    """Compute `slots[b, m]`, the slot of token `lens[b] + m` of sequence b; tokens beyond its pages share the last
+    slot."""
     B, L, M = table.shape[0], table.shape[1], slots.shape[1]
     al.requires((0 < L) & (L < 2**20) & (M < 2**20))
     al.requires(al.in_range(lens, 0, 2**30))

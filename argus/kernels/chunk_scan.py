@@ -35,7 +35,7 @@ def levels(
     level: al.Tensor[al.float32, "B H T1"],
     BLOCK: al.constexpr = 1024,
 ):
-    """`level[b, h, t] = sum(log_decay[b, u, h] for u < t)`, for t up to T."""
+    """Compute `level[b, h, t] = sum(log_decay[b, u, h] for u < t)`, for t up to T."""
     B, T, H = log_decay.shape
     al.requires(level.shape[2] == T + 1)
     al.spec(level, lambda b, h, t: al.sum(lambda u: al.where(u < t, log_decay[b, u, h], 0.0)))
@@ -60,7 +60,8 @@ def chunk_states(
     D_BLOCK: al.constexpr = 64,
     E_BLOCK: al.constexpr = 64,
 ):
-    """`states[b, h, c, d, e]`: the sum over tokens s of chunk c of `v[s, d] k[s, e]`, decayed up to the chunk's end."""
+    """Compute `states[b, h, c, d, e]`: the sum over tokens s of chunk c of `v[s, d] k[s, e]`, decayed up to the chunk's
+    end."""
     B, T, H, D, E, J, C = k.shape[0], k.shape[1], v.shape[2], v.shape[3], k.shape[3], k.shape[2], states.shape[2]
     al.requires((level.shape[2] == T + 1) & (J * SHARED == H) & (C == al.cdiv(T, CHUNK)))
     al.requires((D <= D_BLOCK) & (E <= E_BLOCK) & (T < 2**28))
@@ -98,7 +99,8 @@ def states_before(
     COLUMNS: al.constexpr = 128,
     DEPTH: al.constexpr = 32,
 ):
-    """`before[b, h, c, n]`: the sum over chunks j before c of their states, decayed from j's end to c's beginning."""
+    """Compute `before[b, h, c, n]`: the sum over chunks j before c of their states, decayed from j's end to c's
+    beginning."""
     B, H, C, N = states.shape
     T = level.shape[2] - 1
     al.requires((C == al.cdiv(T, CHUNK)) & (T < 2**28))
@@ -140,7 +142,7 @@ def chunk_outputs(
     D_BLOCK: al.constexpr = 64,
     E_BLOCK: al.constexpr = 64,
 ):
-    """`out[b, t, h, d]`: what tokens of t's chunk up to t give it, and the state before the chunk."""
+    """Compute `out[b, t, h, d]`: what tokens of t's chunk up to t give it, and the state before the chunk."""
     B, T, H, D, E, J, C = k.shape[0], k.shape[1], v.shape[2], v.shape[3], k.shape[3], k.shape[2], before.shape[2]
     al.requires((level.shape[2] == T + 1) & (J * SHARED == H) & (C == al.cdiv(T, CHUNK)))
     al.requires((D <= D_BLOCK) & (E <= E_BLOCK) & (T < 2**28))

@@ -37,7 +37,8 @@ def cross_entropy_rows(
     BLOCK: al.constexpr = 1024,
     FROM: al.constexpr = 0,
 ):
-    """`level[t] = log(sum(exp(logits[t, :])))`, `loss[t] = level[t] - logits[t, target[t]]`; ROWS rows a block."""
+    """Compute `level[t] = log(sum(exp(logits[t, :])))`, `loss[t] = level[t] - logits[t, target[t]]`; ROWS rows a
+    block."""
     T, V = logits.shape
     al.invariant(level, T)
     al.invariant(loss, T)
@@ -97,7 +98,8 @@ def cross_entropy_long_rows(
     WIDTH: al.constexpr = 8,
     STEP: al.constexpr = 0,
 ):
-    """The same for rows of any length, EACH vectors of WIDTH elements a thread at a time.
+    """Compute the loss of `cross_entropy_rows` for rows of any length, EACH vectors of WIDTH elements a thread at a
+    time.
 
     Every thread keeps the maximum of what it has seen, and the sum relative to that. What is behind the last whole
     EACH * LANES * WIDTH elements has a loop of its own, of one turn at most: no element of the others is masked.

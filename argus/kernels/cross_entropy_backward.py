@@ -35,7 +35,8 @@ def cross_entropy_backward_tiles(
     ROWS: al.constexpr = 1,
     BLOCK: al.constexpr = 1024,
 ):
-    """`dlogits[t, v] = dloss[t] * (p - (v == target[t])) + dlevel[t] * p`, with `p = exp(logits[t, v] - level[t])`.
+    """Compute `dlogits[t, v] = dloss[t] * (p - (v == target[t])) + dlevel[t] * p`, with `p = exp(logits[t, v] -
+    level[t])`.
 
     A block works on ROWS x BLOCK elements. The first term is 0 in rows whose target is `ignored`, and NaN where the
     target is no column.

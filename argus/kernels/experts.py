@@ -79,7 +79,8 @@ def expert_rows(
     TOGETHER: al.constexpr = 8,
     SCHEDULE: al.constexpr = "cooperative",
 ):
-    """`out[p, n] = sum(x[p, :] * w[e, n, :])`, with e the expert of row p; or the activation of columns n and C + n."""
+    """Compute `out[p, n] = sum(x[p, :] * w[e, n, :])`, with e the expert of row p; or the activation of columns n and C
+    + n."""
     TURNED = WEIGHTS == "E K N"
     T, K, E, N, P, C = x.shape[0], x.shape[1], w.shape[0], w.shape[2 if TURNED else 1], out.shape[0], out.shape[1]
     assert not (TURNED and (SWAPPED or ACTIVATION is not None)), "turned weights are the columns of a plain product"
@@ -150,7 +151,7 @@ def gather_rows(
     DTYPE: al.constexpr = al.bfloat16,
     BLOCK: al.constexpr = 2048,
 ):
-    """`out[p] = x[token[p]]`, times `factor[p]`."""
+    """Compute `out[p] = x[token[p]]`, times `factor[p]`."""
     T, K, P = x.shape[0], x.shape[1], out.shape[0]
     al.requires(al.in_range(token, 0, T))
     al.spec(out, lambda p, k: x[token[p], k] if factor is None else factor[p] * x[token[p], k])
@@ -175,7 +176,7 @@ def combine_rows(
     BLOCK: al.constexpr = 1024,
     CHOICES: al.constexpr = 8,
 ):
-    """`out[t] = sum(weights[t, j] * y[place[t, j]])`, in the order of j, and `more[t]`."""
+    """Compute `out[t] = sum(weights[t, j] * y[place[t, j]])`, in the order of j, and `more[t]`."""
     T, N, K = out.shape[0], out.shape[1], place.shape[1]
     al.requires(K == CHOICES)
     al.requires(al.in_range(place, 0, y.shape[0]))

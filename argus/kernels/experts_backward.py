@@ -41,7 +41,7 @@ def up_of_geglu(gate, up):
 
 @argus.func
 def share(gate):
-    """What `clamped_swiglu` lets through of a gate."""
+    """Return the part of a gate that `clamped_swiglu` lets through."""
     return root(SLOPE * al.minimum(gate, LIMIT)) * root(SLOPE * al.minimum(gate, LIMIT))
 
 
@@ -98,8 +98,8 @@ def activation_gradients(
     DTYPE: al.constexpr = al.bfloat16,
     BLOCK: al.constexpr = 1024,
 ):
-    """Of pair q, in row p = place[q], where `pulled[p]` is the gradient of its activations without its weight: the
-    gradient `of_weights[q]`, that of what was activated without the weight, `of_both[p]`, the activations times the
+    """Compute, for pair q in row p = place[q], where `pulled[p]` is the gradient of its activations without its weight:
+    the gradient `of_weights[q]`, that of what was activated without the weight, `of_both[p]`, the activations times the
     weight, `hidden[p]`, and the weight, `factor[p]`."""
     P, C = pulled.shape
     al.requires(al.permutation(place))
@@ -151,7 +151,7 @@ def weight_gradients(
     STAGES: al.constexpr = 4,
     PRODUCERS: al.constexpr = 8,
 ):
-    """`out[e, n, k]`: the sum of `g[p, n] * x[p, k]` over the rows p of expert e, 0 if it has none."""
+    """Compute `out[e, n, k]`: the sum of `g[p, n] * x[p, k]` over the rows p of expert e, 0 if it has none."""
     P, N, K, E = g.shape[0], g.shape[1], x.shape[1], out.shape[0]
     al.requires((offsets.shape[0] == E + 1) & (P < 2**30))
     al.requires(al.offsets(offsets, P))

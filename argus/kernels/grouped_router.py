@@ -48,7 +48,7 @@ def router_scores(
     ROWS: al.constexpr = 16,
     BLOCK: al.constexpr = 128,
 ):
-    """`scores`, the softmax or sigmoid of rows of logits, and `choice`, with `bias` added."""
+    """Compute `scores`, the softmax or sigmoid of rows of logits, and `choice`, with `bias` added."""
     T, E = x.shape
     al.requires(E <= BLOCK)
     al.spec(scores, lambda t, e: score_at(x, t, e, SIGMOID))
@@ -85,7 +85,7 @@ def group_scores(
     ROWS: al.constexpr = 64,
     BLOCK: al.constexpr = 32,
 ):
-    """`groups[p]`, the sum of the two greatest choices of row p, or (not BOTH) the greatest."""
+    """Compute `groups[p]`, the sum of the two greatest choices of row p, or (not BOTH) the greatest."""
     P, S = choice.shape
     al.requires((1 < S) & (S <= BLOCK))
     if BOTH:
@@ -161,7 +161,8 @@ def best_experts(
     SPAN: al.constexpr = 256,
     GROUPS: al.constexpr = 8,
 ):
-    """`experts[t, :]`: those of the K greatest choices of row t, in groups of SIZE of which the KEPT best are kept."""
+    """Compute `experts[t, :]`: those of the K greatest choices of row t, in groups of SIZE of which the KEPT best are
+    kept."""
     T, E = choice.shape
     al.requires((K <= E) & (E <= BLOCK))
     al.spec(experts, lambda t, r: expert_at(choice, groups, t, r, K, KEPT, SIZE, SPAN))
@@ -197,7 +198,7 @@ def expert_weights(
     ROWS: al.constexpr = 64,
     BLOCK: al.constexpr = 8,
 ):
-    """`weights[t, r] = scores[t, experts[t, r]] * scale`; SHARED: over their sum as well."""
+    """Compute `weights[t, r] = scores[t, experts[t, r]] * scale`; SHARED: over their sum as well."""
     T, K = weights.shape
     al.requires(K == CHOICES)
     al.requires(al.in_range(experts, 0, scores.shape[1]))

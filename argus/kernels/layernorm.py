@@ -133,7 +133,7 @@ def layernorm_rows(
     BLOCK: al.constexpr = 1024,
     FROM: al.constexpr = 0,
 ):
-    """`out[i, :] = (x[i, :] - mean) / sqrt(variance + eps) * weight + bias`; a block works on ROWS rows."""
+    """Compute `out[i, :] = (x[i, :] - mean) / sqrt(variance + eps) * weight + bias`; a block works on ROWS rows."""
     M, N = x.shape
     al.invariant(out, M)
     al.requires(FROM <= N <= BLOCK)
@@ -163,7 +163,7 @@ def layernorm_held_rows(
     COPY: al.constexpr = "cp.async",
     CLUSTER: al.constexpr = 1,
 ):
-    """The same for rows of at most CLUSTER * BLOCKS * BLOCK elements, which wait in the shared memory of one block or
+    """Normalize rows of at most CLUSTER * BLOCKS * BLOCK elements, which wait in the shared memory of one block or
     of all blocks of a cluster: registers hold but BLOCK."""
     M, N = x.shape
     al.invariant(out, M)
@@ -187,7 +187,7 @@ def layernorm_long_rows(
     WEIGHT: al.constexpr = al.bfloat16,
     BLOCK: al.constexpr = 4096,
 ):
-    """The same for rows of any length, which are read three times, BLOCK elements at a time."""
+    """Normalize rows of any length, which are read three times, BLOCK elements at a time."""
     M, N = x.shape
     al.invariant(out, M)
     al.spec(out, lambda i, j: normal(x, weight, bias, eps, i, j))
@@ -226,7 +226,7 @@ def add_layernorm_rows(
     BLOCK: al.constexpr = 1024,
     FROM: al.constexpr = 0,
 ):
-    """`total = x + residual`, `out = layernorm(total)`; what is normalised is the sum before it is rounded."""
+    """Compute `total = x + residual`, `out = layernorm(total)`; what is normalised is the sum before it is rounded."""
     M, N = x.shape
     al.invariant(total, M)
     al.invariant(out, M)
@@ -263,7 +263,7 @@ def add_layernorm_held_rows(
     COPY: al.constexpr = "cp.async",
     CLUSTER: al.constexpr = 1,
 ):
-    """The same for rows of at most CLUSTER * BLOCKS * BLOCK elements, as in `layernorm_held_rows`."""
+    """Add and normalize rows of at most CLUSTER * BLOCKS * BLOCK elements, as in `layernorm_held_rows`."""
     M, N = x.shape
     al.invariant(total, M)
     al.invariant(out, M)

@@ -55,8 +55,8 @@ def layernorm_backward_rows(
     BLOCK: al.constexpr = 1024,
     FROM: al.constexpr = 0,
 ):
-    """`dx = r * (g - mean(g) - c * mean(g * c) * r ** 2)`, where `c = x - mean(x)`, `r = 1 / sqrt(mean(c ** 2) + eps)`
-    and `g = weight * dy`, row by row.
+    """Compute `dx = r * (g - mean(g) - c * mean(g * c) * r ** 2)`, where `c = x - mean(x)`, `r = 1 / sqrt(mean(c ** 2)
+    + eps)` and `g = weight * dy`, row by row.
 
     A block has every BLOCKS-th group of ROWS rows, and adds up `dy * c * r` and `dy` of these: its rows of
     `weights` and `biases`.
@@ -110,7 +110,7 @@ def layernorm_backward_long_rows(
     WEIGHT: al.constexpr = al.bfloat16,
     BLOCK: al.constexpr = 4096,
 ):
-    """The same `dx` for rows of any length, which are read three times, BLOCK elements at a time; `means` of the rows,
+    """Compute `dx` for rows of any length, which are read three times, BLOCK elements at a time; `means` of the rows,
     and `roots`, all r."""
     M, N = x.shape
     al.spec(dx, lambda i, j: gradient(dy, x, weight, eps, i, j))
@@ -157,8 +157,8 @@ def layernorm_backward_columns(
     ROWS: al.constexpr = 8,
     BLOCK: al.constexpr = 256,
 ):
-    """`dy * c * r` and `dy`, added up over every BLOCKS-th group of ROWS rows, with `means` for the mean in c and
-    `roots` for r; BLOCK columns a block."""
+    """Compute `dy * c * r` and `dy`, added up over every BLOCKS-th group of ROWS rows, with `means` for the mean in c
+    and `roots` for r; BLOCK columns a block."""
     M, N = x.shape
     al.requires(M <= 2**30)
     al.spec(

@@ -33,8 +33,8 @@ def pack_rows(
     LOAD: al.constexpr = None,
     ROWS: al.constexpr = 32,
 ):
-    """`out[m, k] = x[m, k]`, and zeros behind. A warp moves 32 vectors of VECTOR elements of a row, and has four rows
-    under way."""
+    """Compute `out[m, k] = x[m, k]`, and zeros behind. A warp moves 32 vectors of VECTOR elements of a row, and has
+    four rows under way."""
     M, K = x.shape
     P = out.shape[1]
     al.tag(x, lambda m, k: (m, k))
@@ -60,8 +60,8 @@ def pack_columns(
     PAD: al.constexpr = 2,
     TILE: al.constexpr = 64,
 ):
-    """`out[m, k] = x[k, m]`, and zeros behind: tile by tile through shared memory, element by element there. PAD
-    elements behind each row keep the lanes that gather a column in different banks."""
+    """Compute `out[m, k] = x[k, m]`, and zeros behind: tile by tile through shared memory, element by element there.
+    PAD elements behind each row keep the lanes that gather a column in different banks."""
     K, M = x.shape
     P = out.shape[1]
     al.tag(x, lambda k, m: (m, k))

@@ -102,7 +102,7 @@ def product_of_packed(
     DEPTH: al.constexpr = 0,
     SCHEDULE: al.constexpr = "cooperative",
 ):
-    """`out[m, n] = sum(x[m, k] * (weight[n, k] - zero[n, k // GROUP]) * scale[n, k // GROUP])`.
+    """Compute `out[m, n] = sum(x[m, k] * (weight[n, k] - zero[n, k // GROUP]) * scale[n, k // GROUP])`.
 
     With DEPTH, part s of `out` is the sum over k from s DEPTH up to DEPTH more; `argus.kernels.gemm.combine` adds them.
     """
@@ -169,7 +169,8 @@ def unpacked_weights(
     GROUP: al.constexpr = 128,
     ROWS: al.constexpr = 16,
 ):
-    """`out[n, k] = (weight[n, k] - zero[n, k // GROUP]) * scale[n, k // GROUP]`: for products of many tokens."""
+    """Compute `out[n, k] = (weight[n, k] - zero[n, k // GROUP]) * scale[n, k // GROUP]`: for products of many
+    tokens."""
     N, K, B, G = out.shape[0], out.shape[1], packed.shape[0], scales.shape[1]
     SPAN = 32 // BITS * WORDS
     al.requires((B * SPAN >= K) & (G * GROUP >= K) & (K < 2**30))

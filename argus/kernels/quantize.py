@@ -51,7 +51,7 @@ def quantize_rows(
     STEP: al.constexpr = 0,
     WIDTH: al.constexpr = 1,
 ):
-    """`scale[i] = max(abs(x[i, :])) / 448`, `values = x / scale`; a block works on ROWS rows of at most BLOCK.
+    """Compute `scale[i] = max(abs(x[i, :])) / 448`, `values = x / scale`; a block works on ROWS rows of at most BLOCK.
 
     Of rows that begin STEP elements each behind an aligned address, vectors of WIDTH are those of the memory.
     """
@@ -85,7 +85,7 @@ def quantize_long_rows(
     DTYPE: al.constexpr = al.bfloat16,
     BLOCK: al.constexpr = 4096,
 ):
-    """The same for rows of any length, which are read twice, BLOCK elements at a time."""
+    """Quantize rows of any length, which are read twice, BLOCK elements at a time."""
     M, N = x.shape
     al.invariant(scale, M)
     al.invariant(values, M)

@@ -46,7 +46,8 @@ def reduce_last(
     STEP: al.constexpr = 0,
     WIDTH: al.constexpr = 1,
 ):
-    """`out[a, s] = sum(x[a, s, :]) * factor`, or the maximum; ROWS rows a block, EACH * BLOCK elements at a time.
+    """Compute `out[a, s] = sum(x[a, s, :]) * factor`, or the maximum; ROWS rows a block, EACH * BLOCK elements at a
+    time.
 
     Of rows that begin STEP elements each behind an aligned address, vectors of WIDTH are those of the memory.
     """
@@ -91,7 +92,7 @@ def reduce_odd_rows(
     STEP: al.constexpr = 7,
     WIDTH: al.constexpr = 8,
 ):
-    """`out[a] = sum(x[a, :]) * factor`, or the maximum; ROWS rows a block, all of them at once.
+    """Compute `out[a] = sum(x[a, :]) * factor`, or the maximum; ROWS rows a block, all of them at once.
 
     Each row begins STEP elements further behind an aligned address: vectors of WIDTH are those of the memory.
     """
@@ -126,7 +127,8 @@ def reduce_inner(
     ROWS: al.constexpr = 1,
     BLOCK: al.constexpr = 1024,
 ):
-    """`out[s, a, b] = sum(x[a, s, :, b]) * factor`, and `last[a, b] = sum(rest[a, :, b]) * factor`, or the maxima.
+    """Compute `out[s, a, b] = sum(x[a, s, :, b]) * factor`, and `last[a, b] = sum(rest[a, :, b]) * factor`, or the
+    maxima.
 
     A block has BLOCK columns of one part, EACH * ROWS rows at a time. The rest is one part more; what is not CUT is all
     rest.
@@ -182,7 +184,7 @@ def join_parts(
     ROWS: al.constexpr = 8,
     BLOCK: al.constexpr = 64,
 ):
-    """`out[a, b] = (sum(parts[a, :, b]) + sum(rest[a, :, b])) * factor`, or the maximum of both."""
+    """Compute `out[a, b] = (sum(parts[a, :, b]) + sum(rest[a, :, b])) * factor`, or the maximum of both."""
     A, S, B = parts.shape
     R = rest.shape[1]
     if OP == "max":

@@ -35,7 +35,7 @@ def rmsnorm_rows(
     STEP: al.constexpr = 0,
     WIDTH: al.constexpr = 1,
 ):
-    """`out[i, j] = x[i, j] / sqrt(mean(x[i, :] ** 2) + eps) * weight[j]`; a block works on ROWS rows.
+    """Compute `out[i, j] = x[i, j] / sqrt(mean(x[i, :] ** 2) + eps) * weight[j]`; a block works on ROWS rows.
 
     Of rows that begin STEP elements each behind an aligned address, vectors of WIDTH are those of the memory.
     """
@@ -69,7 +69,7 @@ def rmsnorm_held_rows(
     COPY: al.constexpr = "cp.async",
     CLUSTER: al.constexpr = 1,
 ):
-    """The same for rows of at most CLUSTER * BLOCKS * BLOCK elements, which wait in the shared memory of one block or
+    """Normalize rows of at most CLUSTER * BLOCKS * BLOCK elements, which wait in the shared memory of one block or
     of all blocks of a cluster: registers hold but BLOCK."""
     M, N = x.shape
     al.invariant(out, M)
@@ -105,7 +105,7 @@ def rmsnorm_long_rows(
     WEIGHT: al.constexpr = al.bfloat16,
     BLOCK: al.constexpr = 4096,
 ):
-    """The same for rows of any length, which are read twice, BLOCK elements at a time."""
+    """Normalize rows of any length, which are read twice, BLOCK elements at a time."""
     M, N = x.shape
     al.invariant(out, M)
     al.spec(out, lambda i, j: x[i, j] * al.rsqrt(mean_square(x, i) + eps) * weight[j])

@@ -51,7 +51,7 @@ def rmsnorm_backward_rows(
     BLOCK: al.constexpr = 1024,
     FROM: al.constexpr = 0,
 ):
-    """`dx = r * (weight * dy - x * mean(weight * dy * x) * r ** 2)`, with `r = 1 / sqrt(mean(x ** 2) + eps)`.
+    """Compute `dx = r * (weight * dy - x * mean(weight * dy * x) * r ** 2)`, with `r = 1 / sqrt(mean(x ** 2) + eps)`.
 
     A block has every BLOCKS-th group of ROWS rows, and adds up `dy * x * r` of these: its row of `parts`.
     """
@@ -96,7 +96,7 @@ def rmsnorm_backward_long_rows(
     WEIGHT: al.constexpr = al.bfloat16,
     BLOCK: al.constexpr = 4096,
 ):
-    """The same `dx` for rows of any length, which are read twice, BLOCK elements at a time; and `roots`, all r."""
+    """Compute `dx` for rows of any length, which are read twice, BLOCK elements at a time; and `roots`, all r."""
     M, N = x.shape
     al.spec(dx, lambda i, j: inverse_root(x, eps, i) * (weight[j] * dy[i, j] - x[i, j] * slope(dy, x, weight, eps, i)))
     al.spec(roots, lambda i: inverse_root(x, eps, i))
@@ -130,7 +130,8 @@ def rmsnorm_backward_columns(
     ROWS: al.constexpr = 8,
     BLOCK: al.constexpr = 256,
 ):
-    """`dy * x * r`, added up over every BLOCKS-th group of ROWS rows, with `roots` for r; BLOCK columns a block."""
+    """Compute `dy * x * r`, added up over every BLOCKS-th group of ROWS rows, with `roots` for r; BLOCK columns a
+    block."""
     M, N = x.shape
     al.requires(M <= 2**30)
     al.spec(

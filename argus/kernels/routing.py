@@ -28,7 +28,8 @@ _ELEMENTS = 2048  # of the tile of a block of 128 threads
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """How experts are chosen and weighted: the arguments of `router` that are no tensors, but for the scale."""
+    """The way in which experts are chosen and weighted: the arguments of `router` that are no tensors, but for the
+    scale."""
 
     k: int
     sigmoid: bool = False

@@ -34,7 +34,7 @@ def silu_mul_tiles(
     ROWS: al.constexpr = 1,
     BLOCK: al.constexpr = 1024,
 ):
-    """`out = gate / (1 + exp(-gate)) * up`; a block works on ROWS x BLOCK elements.
+    """Compute `out = gate / (1 + exp(-gate)) * up`; a block works on ROWS x BLOCK elements.
 
     Consecutive blocks follow the rows, two at a time. If they followed a column, each block would open another page of
     memory. The reciprocal is the square of rsqrt, which is one instruction: a division takes ten times that.

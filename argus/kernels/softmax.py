@@ -32,7 +32,7 @@ def softmax_rows(
     STEP: al.constexpr = 0,
     WIDTH: al.constexpr = 1,
 ):
-    """`out[i, :] = softmax(x[i, :])`; a block works on ROWS rows of at most BLOCK elements.
+    """Compute `out[i, :] = softmax(x[i, :])`; a block works on ROWS rows of at most BLOCK elements.
 
     Of rows that begin STEP elements each behind an aligned address, vectors of WIDTH are those of the memory.
     """
@@ -61,8 +61,8 @@ def softmax_held_rows(
     COPY: al.constexpr = "cp.async",
     CLUSTER: al.constexpr = 1,
 ):
-    """The same for rows of at most CLUSTER * BLOCKS * BLOCK elements, which wait in the shared memory of one block or
-    of all blocks of a cluster: registers hold but BLOCK."""
+    """Compute the softmax of rows of at most CLUSTER * BLOCKS * BLOCK elements, which wait in the shared memory of one
+    block or of all blocks of a cluster: registers hold but BLOCK."""
     M, N = x.shape
     al.invariant(out, M)
     al.requires((N <= CLUSTER * BLOCKS * BLOCK) & (M <= 2**31 // CLUSTER - 1))
@@ -102,7 +102,7 @@ def softmax_long_rows(
     DTYPE: al.constexpr = al.bfloat16,
     BLOCK: al.constexpr = 4096,
 ):
-    """The same for rows of any length, which are read three times, BLOCK elements at a time."""
+    """Compute the softmax of rows of any length, which are read three times, BLOCK elements at a time."""
     M, N = x.shape
     al.invariant(out, M)
     al.spec(out, lambda i, j: al.softmax(lambda k: x[i, k])[j])

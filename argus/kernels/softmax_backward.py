@@ -41,7 +41,7 @@ def softmax_backward_rows(
     BLOCK: al.constexpr = 1024,
     FROM: al.constexpr = 0,
 ):
-    """`dx = y * (dy - sum(dy * y))`, or, of the logarithm, `dx = dy - exp(y) * sum(dy)`; ROWS rows a block."""
+    """Compute `dx = y * (dy - sum(dy * y))`, or, of the logarithm, `dx = dy - exp(y) * sum(dy)`; ROWS rows a block."""
     M, N = y.shape
     al.requires(FROM <= N <= BLOCK)
     al.spec(dx, lambda i, j: gradient(dy, y, i, j, LOG))
@@ -66,7 +66,7 @@ def softmax_backward_long_rows(
     DTYPE: al.constexpr = al.bfloat16,
     BLOCK: al.constexpr = 4096,
 ):
-    """The same for rows of any length, which are read twice, BLOCK elements at a time."""
+    """Compute the gradient for rows of any length, which are read twice, BLOCK elements at a time."""
     M, N = y.shape
     al.spec(dx, lambda i, j: gradient(dy, y, i, j, LOG))
     row = al.grid(M)

@@ -1,4 +1,4 @@
-"""How long each tile of a matrix product takes, by the model of the machine (`argus.tuning.model`).
+"""Estimated times of a matrix product's tiles, by the model of the machine (`argus.tuning.model`).
 
 The constants are fitted to measured products on an H200."""
 

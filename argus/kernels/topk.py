@@ -82,7 +82,7 @@ def topk_rows(
     LANES: al.constexpr = None,
     FOUND: al.constexpr = None,
 ):
-    """`values[t, :]`, the K greatest of `x[t, :]` in descending order, and their columns; ROWS rows a block."""
+    """Compute `values[t, :]`, the K greatest of `x[t, :]` in descending order, and their columns; ROWS rows a block."""
     T, E = x.shape
     al.requires((K <= E) & (E <= BLOCK))
     al.spec(values, lambda t, r: number(key_at(x, t, r, K, SPAN), SPAN))

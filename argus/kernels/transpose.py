@@ -35,7 +35,7 @@ def transpose_tiles(
     WIDTH: al.constexpr = 4,
     PAD: al.constexpr = 0,
 ):
-    """`out[n, m] = x[m, n]`, in square tiles of 8 * 2 ** WIDTH rows; a vector has 2 ** VECTOR elements.
+    """Compute `out[n, m] = x[m, n]`, in square tiles of 8 * 2 ** WIDTH rows; a vector has 2 ** VECTOR elements.
 
     Shared memory: the vectors of row m are permuted by an XOR with m >> VECTOR. So the lanes that gather a column, a
     vector of rows each, find it in 8 different vectors, which lie in different banks. For access element by element,
@@ -65,7 +65,8 @@ def transpose_to_odd_rows(
     SECTOR: al.constexpr = 16,
     STEP: al.constexpr = 15,
 ):
-    """The same where each row of `out` begins STEP elements further behind a sector of the memory, of SECTOR elements.
+    """Transpose to rows of `out` that each begin STEP elements further behind a sector of the memory, of SECTOR
+    elements.
 
     The tile of `out` begins as many before a whole tile: its rows are whole sectors, in vectors of WIDTH, but for the
     ends. So it takes SECTOR rows of x more.

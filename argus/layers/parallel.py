@@ -45,7 +45,7 @@ def parallel_mixture(
 
 
 class _Counts:
-    """How many rows go to each process of a group, and how many come from it."""
+    """The numbers of rows that go to each process of a group, and that come from it."""
 
     def __init__(self, sent: list[int], received: list[int], group: dist.ProcessGroup | None) -> None:
         self.sent, self.received, self.group = sent, received, group

@@ -1,4 +1,4 @@
-"""The same layers by PyTorch's own functions, in any dtype: what tests and benchmarks compare with."""
+"""The decoder layers by PyTorch's own functions, in any dtype: what tests and benchmarks compare with."""
 
 from __future__ import annotations
 

@@ -62,8 +62,9 @@ _VERBS = {
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of two accesses: its execution, how it accesses the cell, and the agent that makes it if that is not the
-    thread itself: a bulk "copy", a thread's "cp.async", a wave's "load to LDS" or an asynchronous "product"."""
+    """An access that is compared with another one: its execution, how it accesses the cell, and the agent that makes it
+    if that is not the thread itself: a bulk "copy", a thread's "cp.async", a wave's "load to LDS" or an asynchronous
+    "product"."""
 
     event: int
     touch: Touch

@@ -101,8 +101,8 @@ class Conflict:
 
 
 class Track:
-    """For each cell, the last segment in which a team accessed it in one way, and up to two distinct threads and
-    blocks."""
+    """A table that holds, for each cell, the last segment in which a team accessed it in one way, and up to two
+    distinct threads and blocks."""
 
     __slots__ = ("block", "block2", "event", "fence", "segment", "thread", "thread2")
 
@@ -190,8 +190,8 @@ class Track:
 
 
 class BulkTrack:
-    """For each cell, the last access of the copy engine, which is complete for teams that know `phase` phases of an
-    mbarrier; and up to two distinct blocks of such accesses."""
+    """A table that holds, for each cell, the last access of the copy engine, which is complete for teams that know
+    `phase` phases of an mbarrier; and up to two distinct blocks of such accesses."""
 
     __slots__ = ("barrier", "block", "block2", "event", "phase", "thread")
 

@@ -1,4 +1,4 @@
-"""How a kernel uses its tensors, derived from the access relations."""
+"""The uses that a kernel makes of its tensors, derived from the access relations."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ import argus.language as al
 
 @argus.func
 def of_all_blocks(parts, found):
-    """What all blocks of the cluster have found: each tells it to every other one, in that one's shared tile."""
+    """Combine the values of all blocks of the cluster: each writes its value into every other block's shared tile."""
     for rank in al.static_range(parts.shape[0]):
         al.store(al.peer(parts[al.cluster_rank()], rank), found)
     al.barrier(scope="cluster")

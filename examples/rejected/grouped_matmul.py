@@ -1,4 +1,4 @@
-"""As `examples/grouped_matmul.py`, but the last tile of an expert stores one row of the next expert."""
+"""A copy of `examples/grouped_matmul.py` in which the last tile of an expert stores one row of the next expert."""
 
 import argus
 import argus.language as al

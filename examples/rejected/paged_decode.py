@@ -1,4 +1,4 @@
-"""As `examples/paged_decode.py`, but all sequences read the pages of the first one."""
+"""A copy of `examples/paged_decode.py` in which all sequences read the pages of the first one."""
 
 import argus
 import argus.language as al

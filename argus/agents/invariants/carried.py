@@ -1,4 +1,5 @@
-"""What the elements of an object carry, as far as the data flow tells: guesses that a proof confirms or drops."""
+"""The tags that the elements of an object carry, as far as the data flow tells: guesses that a proof confirms or
+drops."""
 
 from __future__ import annotations
 

@@ -49,7 +49,8 @@ from argus.ir.visit import walk
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """What statement `by` wrote to an object: at which index, over its coordinates; `then`: as it was at that time."""
+    """The elements that statement `by` wrote to an object: at which index, over its coordinates; `then`: as it was at
+    that time."""
 
     index: tuple[Expr, ...]
     carried: Carried

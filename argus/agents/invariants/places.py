@@ -1,4 +1,4 @@
-"""Where what was written is read again: the coordinates of the write, by those of the read."""
+"""The places at which written elements are read again: the coordinates of the write, by those of the read."""
 
 from __future__ import annotations
 

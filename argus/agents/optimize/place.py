@@ -1,4 +1,4 @@
-"""Where candidates are timed."""
+"""The machines on which candidates are timed."""
 
 from __future__ import annotations
 

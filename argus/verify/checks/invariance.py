@@ -314,7 +314,7 @@ class _Comparison:
                     raise _Differs(f"{self._where(site)} reads other rows of '{tensor.name}'")
 
     def _only(self, relation: Relation, axis: int) -> Relation:
-        """{instance -> one coordinate of its image}."""
+        """Return {instance -> one coordinate of its image}."""
         for other in reversed(range(relation.dim(isl.dim_type.out))):
             if other != axis:
                 relation = relation.project_out(isl.dim_type.out, other, 1)

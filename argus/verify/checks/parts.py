@@ -98,7 +98,7 @@ def outside(model: Model, part: Part, cells: Cells) -> Set:
 
 
 def variables(model: Model, part: Part, cells: Cells) -> Map:
-    """{instance of a write -> the variables of the part's element that it writes}.
+    """Return {instance of a write -> the variables of the part's element that it writes}.
 
     Raises `NonAffine` if the variables are not known, or may have several values.
     """
@@ -190,7 +190,8 @@ class _Claim:
         return self._of_any(found, lambda e: isinstance(e, ProgramId) or _of_block(e))
 
     def numbered(self, cells: Cells) -> Set:
-        """{[variables, instance]} in which the instance writes the element, for the numbers that the block loads."""
+        """Return {[variables, instance]} in which the instance writes the element, for the numbers that the block
+        loads."""
         found = self._meetings(cells, links_of_blocks=False)
         uses = Uses(self.model.kernel, self.model.sites)
         Instance(uses, cells.site, cells.relation)
@@ -223,7 +224,8 @@ class _Claim:
         return [*(counter(v) for v in cells.site.iterators), *places], places
 
     def _meetings(self, cells: Cells, *, links_of_blocks: bool) -> Set:
-        """{[variables, instance]}: the instance writes the element of these variables, and loads the same numbers.
+        """Return {[variables, instance]}: the instance writes the element of these variables, and loads the same
+        numbers.
 
         With `links_of_blocks`, each number that the instance loads equals one of the part's numbers. Without it, each
         of the part's numbers equals one of the instance's.

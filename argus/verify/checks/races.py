@@ -105,7 +105,7 @@ def _within_block(model: Model, ordering: Ordering, obj: Shared | Tensor, a: Cel
 
 
 def conflicts(model: Model, a: Cells, b: Cells) -> Map:
-    """{iteration of a -> iteration of b} that access one cell.
+    """Return {iteration of a -> iteration of b} that access one cell.
 
     For tensors, only pairs in the same program: two programs of a block count as two blocks (`_across_blocks`).
     """
@@ -181,7 +181,7 @@ def _behind(model: Model, a: Cells, b: Cells, pairs: Map) -> Map:
 
 
 def thread_map(model: Model, cells: Cells) -> Map | None:
-    """{instance -> thread} for the threads that make an access; None if any thread may make it."""
+    """Return {instance -> thread} for the threads that make an access; None if any thread may make it."""
     relation, site = cells.relation, cells.site
     if relation.layout is None:
         return None
@@ -271,7 +271,8 @@ def _verb(cells: Cells) -> str:
 
 
 def by_block(touched: Set, axes: int) -> Map:
-    """{[pid0, pid1, ...] -> element}: turn the program ids of a set of elements from parameters into dimensions."""
+    """Return {[pid0, pid1, ...] -> element}: turn the program ids of a set of elements from parameters into
+    dimensions."""
     result = isl.Map.from_range(touched)
     for axis in range(axes):
         position = result.find_dim_by_name(isl.dim_type.param, f"pid{axis}")

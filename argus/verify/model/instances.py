@@ -84,13 +84,14 @@ class Instances:
         return self.parse_set(f"{{ {self.tuple_text(site, coords)} : {text} }}")
 
     def image(self, site: Site, exprs: Sequence[Expr], name: str = "", *, elements: bool = True) -> Map:
-        """{instance of a site -> `name[exprs]`}, whether the instance runs or not; iterations if not `elements`."""
+        """Return {instance of a site -> `name[exprs]`}, whether the instance runs or not; iterations if not
+        `elements`."""
         coords = self.coords(len(site.shape)) if elements else ()
         values = ", ".join(self.translator.integer(self.resolve(site, e), coords) for e in exprs)
         return self.parse_map(f"{{ {self.tuple_text(site, coords)} -> {name}[{values}] }}")
 
     def iterations(self, site: Site) -> Map:
-        """{instance of a site -> its iteration}."""
+        """Return {instance of a site -> its iteration}."""
         rank = len(site.iterators) + len(site.shape)
         space = isl.Space.set_alloc(isl.DEFAULT_CONTEXT, 0, rank)
         return without_last(space, site.name, len(site.shape))

@@ -82,7 +82,7 @@ def _operations(context: isl.Context, most: int) -> int:
 
 
 def first(images: Map) -> Map:
-    """{x -> the lexicographically first of images(x)}.
+    """Return {x -> the lexicographically first of images(x)}.
 
     `lexmin` has been seen to lose points of maps whose existential dimensions were not simplified. So its result is
     checked: it must be contained in `images`, and must have an image for each x.
@@ -148,14 +148,14 @@ def point(values: Iterable[int]) -> Set:
 
 
 def shift(by: int) -> Map:
-    """{[t] -> [t + by]}."""
+    """Return {[t] -> [t + by]}."""
     line = isl.Space.set_alloc(isl.DEFAULT_CONTEXT, 0, 1)
     number = isl.Aff.var_on_domain(isl.LocalSpace.from_space(line), isl.dim_type.set, 0)
     return isl.Map.from_aff(number.add_constant_val(isl.Val(by)))
 
 
 def same_group(size: int) -> Map:
-    """{[t] -> [u]}, where t and u are in the same group: floor(t / size) = floor(u / size)."""
+    """Return {[t] -> [u]}, where t and u are in the same group: floor(t / size) = floor(u / size)."""
     line = isl.Space.set_alloc(isl.DEFAULT_CONTEXT, 0, 1)
     number = isl.Aff.var_on_domain(isl.LocalSpace.from_space(line), isl.dim_type.set, 0)
     group = isl.Map.from_aff(number.scale_down_val(isl.Val(size)).floor())
@@ -168,7 +168,7 @@ def unequal(space: isl.Space) -> Map:
 
 
 def without_last(space: isl.Space, name: str, count: int) -> Map:
-    """{name[x, y] -> name[x]}, where y are the last `count` dimensions of the space of a set."""
+    """Return {name[x, y] -> name[x]}, where y are the last `count` dimensions of the space of a set."""
     rank = space.dim(isl.dim_type.set)
     same = Map.identity(space.map_from_set())
     cut = same.project_out(isl.dim_type.out, rank - count, count)

@@ -143,12 +143,12 @@ class Model(Instances):
     # ------------------------------------------------------------------ time
 
     def schedule(self, site: Site) -> Map:
-        """{instance of a site -> time}; the elements of one iteration have the same time."""
+        """Return {instance of a site -> time}; the elements of one iteration have the same time."""
         instances = self.clock(site).insert_dims(isl.dim_type.in_, len(site.loops), len(site.shape))
         return instances.set_tuple_name(isl.dim_type.in_, site.name)
 
     def iteration_schedule(self, site: Site) -> Map:
-        """{S[loop counters] -> time} for the iterations that a site runs, in the context."""
+        """Return {S[loop counters] -> time} for the iterations that a site runs, in the context."""
         if site.index not in self._schedules:
             self._schedules[site.index] = self.clock(site).intersect_domain(self._ran(site))
         return self._schedules[site.index]
@@ -167,7 +167,7 @@ class Model(Instances):
         return self._iterations[key].set_tuple_name(site.name)
 
     def iteration_cells(self, cells: Cells) -> Map:
-        """{S[loop counters] -> cell}: an access without its element coordinates, in the context.
+        """Return {S[loop counters] -> cell}: an access without its element coordinates, in the context.
 
         In a persistent kernel the programs of a block have different ids. So for the block's own memory these are the
         cells that any program touches.
@@ -201,7 +201,7 @@ class Model(Instances):
         return [position for position in found if position >= 0]
 
     def clock(self, site: Site) -> Map:
-        """{S[loop counters] -> time}, whether the iterations run or not."""
+        """Return {S[loop counters] -> time}, whether the iterations run or not."""
         if site.index not in self._clocks:
             time = [counter(p) if isinstance(p, str) else str(p) for p in self.times_of[site.index]]
             time += ["0"] * (self.depth - len(time))
@@ -213,7 +213,7 @@ class Model(Instances):
         return self.iteration_schedule(site).range()
 
     def before(self, strict: bool = True) -> Map:
-        """{time -> later time}."""
+        """Return {time -> later time}."""
         space = isl.Space.alloc(isl.DEFAULT_CONTEXT, 0, self.depth, self.depth)
         set_space = space.domain()
         return isl.Map.lex_lt(set_space) if strict else isl.Map.lex_le(set_space)

@@ -72,7 +72,7 @@ class Knowledge:
         self._resumed: dict[int, Map] = {}
 
     def next_after(self, times: Map, events: Set) -> Map:
-        """{x -> the first event after times(x)}, single-valued; undefined where no event follows.
+        """Return {x -> the first event after times(x)}, single-valued; undefined where no event follows.
 
         Two times are compared in the first dimension in which they differ. The further in that dimension is, the
         nearer the times are, so events that differ in inner dimensions are tried first.
@@ -101,7 +101,8 @@ class Knowledge:
     # ------------------------------------------------------------------ ways
 
     def after(self, times: Map, role: Role, to: str) -> Iterator[Map]:
-        """{x -> a time from which role `to` knows what all threads of `role` did or knew at times(x)}, way by way."""
+        """Return {x -> a time from which role `to` knows what all threads of `role` did or knew at times(x)}, way by
+        way."""
         following: dict[int, Map] = {}
         for hops in range(1, _HOPS + 1):
             for event in self._whole.get(role.name, []):
@@ -113,7 +114,8 @@ class Knowledge:
                     yield following[event.site.index].apply_range(told)
 
     def spread(self, known: Mapping[str, Map], to: str) -> Iterator[Map]:
-        """{x -> a time from which role `to` knows x}, way by way. `known`: the waits at which roles learn of x."""
+        """Return {x -> a time from which role `to` knows x}, way by way. `known`: the waits at which roles learn of
+        x."""
         if to in known:
             yield known[to]
         for hops in range(1, _HOPS):
@@ -121,7 +123,7 @@ class Knowledge:
                 yield from (times.apply_range(way) for way in self._onward(name, to, hops))
 
     def _ways(self, event: Event, to: str, hops: int) -> Remembered:
-        """{iteration of an arrival -> time at which role `to` knows of it}, for each way of `hops` hops."""
+        """Return {iteration of an arrival -> time at which role `to` knows of it}, for each way of `hops` hops."""
         key = (event.site.index, to, hops)
         if key not in self._told:
             self._told[key] = Remembered(self._all_ways(event, to, hops))
@@ -138,7 +140,8 @@ class Knowledge:
                 yield from (way for way in ways if not way.is_empty())
 
     def _onward(self, name: str, to: str, hops: int) -> Remembered:
-        """{time of a wait of role `name` -> time at which `to` knows what `name` knew then}, for each way of `hops`.
+        """Return {time of a wait of role `name` -> time at which `to` knows what `name` knew then}, for each way of
+        `hops`.
 
         Ways from a role back to itself are left out. They bring nothing new: the role knew it earlier.
         """
@@ -150,7 +153,7 @@ class Knowledge:
         return self._passed[key]
 
     def _after_waits(self, event: Event) -> Map:
-        """{time of a wait of the role -> iteration of its next arrival by this statement}."""
+        """Return {time of a wait of the role -> iteration of its next arrival by this statement}."""
         if event.site.index not in self._resumed:
             waiting = isl.Set.empty(self.later.get_space().domain())
             for wait in self.waits:

@@ -109,11 +109,11 @@ class Ordering:
         return result
 
     def issued(self, site: Site) -> Map:
-        """{iteration of a site -> time}."""
+        """Return {iteration of a site -> time}."""
         return self.model.iteration_schedule(site)
 
     def completed(self, site: Site, order: Order) -> Map:
-        """{iteration -> time from which an access is complete for its own thread}."""
+        """Return {iteration -> time from which an access is complete for its own thread}."""
         if order not in _GROUPS and order is not Order.VMCNT:
             return self.issued(site)
         like = self._like[site.index]
@@ -133,7 +133,7 @@ class Ordering:
         return _of(site, self._completed[key])
 
     def closed(self, site: Site, order: Order) -> Map:
-        """{iteration -> time at which the group of an asynchronous access is closed}."""
+        """Return {iteration -> time at which the group of an asynchronous access is closed}."""
         commit, _ = _GROUPS[order]
         return self.knowledge.next_after(self.issued(site), self._times(commit, site.role))
 
@@ -148,7 +148,7 @@ class Ordering:
         return result
 
     def _counted(self, site: Site) -> Map:
-        """{iteration of a load to LDS -> the first wait before which enough loads were issued after it}.
+        """Return {iteration of a load to LDS -> the first wait before which enough loads were issued after it}.
 
         A statement that issues several loads is one point in time: its own loads do not count as later ones.
         """
@@ -172,7 +172,7 @@ class Ordering:
         return first(result)
 
     def _drained(self, site: Site, done: Map) -> Map:
-        """{iteration -> the first wait for lgkmcnt 0 at which the access is complete}.
+        """Return {iteration -> the first wait for lgkmcnt 0 at which the access is complete}.
 
         Empty for statements that access no shared tile, and for those that also access a tensor, except loads to LDS:
         a bare barrier of waves does not order accesses to tensors.
@@ -197,7 +197,7 @@ class Ordering:
     # ------------------------------------------------------------------ release
 
     def released(self, site: Site, order: Order, role: Role | None, fence: type[Stmt] | None = None) -> Iterator[Map]:
-        """{iteration -> a time from which every other thread of `role` is ordered after the access}, way by way.
+        """Return {iteration -> a time from which every other thread of `role` is ordered after the access}, way by way.
 
         With `fence`, they are also ordered after a fence of that kind that the access's own thread made after it.
         """
@@ -225,7 +225,8 @@ class Ordering:
             yield from knowledge.after(done, site.role, role.name)
 
     def released_to_lead(self, site: Site, order: Order, tensor: bool) -> Iterator[Map]:
-        """{iteration of the half of the waves that is behind -> a time from which the other half is ordered after it}.
+        """Return {iteration of the half of the waves that is behind -> a time from which the other half is ordered
+        after it}.
 
         The barrier that releases the access is the last of them that the other half has passed. While halves take
         turns, that half then stands at its next barrier. `tensor`: for accesses to tensors that one must be a full one.
@@ -331,14 +332,14 @@ class Ordering:
         return pairs.union(isl.Map.from_domain_and_range(left, self.issued(second).domain()))
 
     def _up_to(self, second: Site) -> Map:
-        """{time -> iteration of second that is not after this time}."""
+        """Return {time -> iteration of second that is not after this time}."""
         if second.index not in self._reached:
             earlier = self.model.before(strict=False).reverse()
             self._reached[second.index] = earlier.apply_range(self.model.clock(second).reverse())
         return self._reached[second.index]
 
     def _precedes(self, times: Map, second: Site) -> Map:
-        """{x -> iteration of second that is after times(x)}."""
+        """Return {x -> iteration of second that is after times(x)}."""
         if second.index not in self._preceding:
             self._preceding[second.index] = self.later.apply_range(self.model.clock(second).reverse())
         return times.apply_range(self._preceding[second.index])

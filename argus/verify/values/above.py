@@ -1,4 +1,4 @@
-"""Where terms are more than -inf for all real inputs: a maximum that a loop carries on stays so."""
+"""Points at which terms are more than -inf for all real inputs: a maximum that a loop carries on stays so."""
 
 from __future__ import annotations
 

@@ -94,7 +94,7 @@ def _require_each(model: Model, terms: UnionSet, found: list[UnionMap], idempote
 
 
 def _touched(comparison: Comparison, site: Site, number: int) -> UnionMap:
-    """{instance -> place} of one statement in one block."""
+    """Return {instance -> place} of one statement in one block."""
     cells = comparison.model.cells(site, number)
     if not cells.exact or not isinstance(site.stmt, Accumulate):
         raise Mismatch(cells.reason or "it is not accumulated into by a plain statement")

@@ -20,7 +20,8 @@ from argus.verify.values.terms import Apply, Constant, Index, Load, Parameter, R
 
 @dataclass(frozen=True)
 class Decay:
-    """What the earlier values are multiplied by. `pairs`: {[instance -> earlier one or itself] -> a point for both}.
+    """The factor by which the earlier values are multiplied. `pairs`: {[instance -> earlier one or itself] -> a point
+    for both}.
 
     `scores` and `factors` start from these points. `regions`: instances beside the scores that only they have.
     """
@@ -131,7 +132,7 @@ def _itself(pairs: UnionMap) -> UnionMap:
 
 
 def _flat(builder: TermBuilder, reach: UnionMap) -> UnionMap:
-    """{[instance -> earlier one] -> point}: the points are instances of a name of their own."""
+    """Return {[instance -> earlier one] -> point}: the points are instances of a name of their own."""
     result = empty_map()
     for part in map_parts(reach):
         name = f"V{len(builder.places) + 1}"

@@ -20,7 +20,8 @@ _MOST_POWER = 4
 
 @dataclass(frozen=True)
 class _Case:
-    """What is assumed: polynomials that are at least 0, or more than 0; conditions on data; values of variables."""
+    """The assumptions of a case: polynomials that are at least 0, or more than 0; conditions on data; values of
+    variables."""
 
     known: tuple[tuple[Poly, bool], ...] = ()
     tests: dict[int, bool] = field(default_factory=dict)
@@ -29,7 +30,8 @@ class _Case:
 
 @dataclass(frozen=True)
 class _Fork(Exception):
-    """What has to be assumed: each of some facts, a polynomial that is at least (or more than) 0, or a condition."""
+    """The assumptions that are missing: each of some facts, a polynomial that is at least (or more than) 0, or a
+    condition."""
 
     facts: tuple[tuple[Poly, bool], ...] = ()
     test: int = -1
@@ -259,7 +261,7 @@ class _Values:
         return Quotient(self.algebra.mul(above, self.algebra.exp(rest)), below)
 
     def _logarithm_in(self, key: Key) -> Poly | None:
-        """What a monomial is the logarithm of; None if it is no logarithm."""
+        """Return the argument of a monomial that is a logarithm; None for any other monomial."""
         powers, exponent = key
         alone = not exponent and len(powers) == 1 and powers[0][1] == 1
         return self.algebra.variables[powers[0][0]].logarithm if alone else None

@@ -1,4 +1,4 @@
-"""What preconditions say of launch-time scalars and sizes: which are positive, and between which numbers they lie."""
+"""Facts that preconditions state of launch-time scalars and sizes: which are positive, and their bounds."""
 
 from __future__ import annotations
 

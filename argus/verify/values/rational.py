@@ -53,7 +53,7 @@ class Quotient:
 
 @dataclass
 class Variable:
-    """What is known of a variable: that it is `positive`, or `partial`, which is perhaps not a real number.
+    """The facts known of a variable: that it is `positive`, or `partial`, which is perhaps not a real number.
 
     `least`: it is at least 0. `square`: the polynomial whose root it is. `logarithm`: it is the logarithm of this.
     """

@@ -25,7 +25,7 @@ from argus.verify.values.terms import index_data
 
 @dataclass(frozen=True)
 class Scatter:
-    """What is added up by places: the `index` tensor holds the numbers along one `axis` of the output.
+    """A sum by places: the `index` tensor holds the numbers along one `axis` of the output.
 
     `extents`: those of the index tensor. `value`: what is added, over the other axes of the output and then over the
     places in the index tensor.

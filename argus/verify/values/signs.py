@@ -1,4 +1,4 @@
-"""What the form of a term shows for all real inputs: that it is a real number, positive, or not negative."""
+"""Facts that the form of a term shows for all real inputs: that it is a real number, positive, or not negative."""
 
 from __future__ import annotations
 

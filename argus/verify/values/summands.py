@@ -95,7 +95,7 @@ class Summand:
 
     @cached_property
     def upward(self) -> UnionMap:
-        """{point -> root}."""
+        """Return {point -> root}."""
         return (self.points.identity() if self.up is None else self.up).intersect_domain(self.points)
 
     @property
