@@ -12,6 +12,7 @@ _LONGEST_S = 86400
 
 
 def seconds(text: str) -> float:
+    """Parse a time of more than 0 seconds."""
     try:
         value = float(text)
     except ValueError:
@@ -34,6 +35,7 @@ def number(text: str) -> tuple[str, float]:
 
 
 def positive(text: str) -> int:
+    """Parse an integer of at least 1."""
     value = int(text) if text.isdecimal() else 0
     if value < 1:
         raise argparse.ArgumentTypeError(f"{text} is not a number above 0")

@@ -96,7 +96,7 @@ class Line:
 
 
 def scan(source: SourceFile) -> tuple[Line, ...]:
-    """Return all logical lines of a file, in order. Only `\n` separates lines."""
+    r"""Return all logical lines of a file, in order. Only `\n` separates lines."""
     return _Scanner(source).lines()
 
 

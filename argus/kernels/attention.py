@@ -24,8 +24,8 @@ _ELSEWHERE: Mapping[str, int | str] = {"BLOCK_M": 64, "BLOCK_N": 64, "STAGES": 2
 
 @argus.func
 def programs(M, N, H, B, BLOCK_M, CAUSAL, HEADS, SCHEDULE, PARTS):
-    """The program's head, batch, and block of rows (of a part of the keys): its first row; up to where each of its rows
-    sees keys, up to where all do, and up to where any does.
+    """Return the program's head, batch and place among the blocks of rows (and parts of the keys), and its first row.
+    Then, the end of the keys that each of its rows sees, that all rows see, and that any row sees.
 
     Causal: some heads at a time, whose keys and values stay in the cache; of these the longest rows first. Of 33, a
     quarter of the 132 multiprocessors, four blocks of rows are a round of programs, and rounds that go back and forth
@@ -243,7 +243,7 @@ def attention_combine(
     ROOM: al.constexpr = 16,
     SIDE: al.constexpr = 16,
 ):
-    """The attention to all keys, `o`, and its log-sum-exp: of `parts` of the keys and their log-sum-exps, `levels`.
+    """Combine the attention to `parts` of the keys by their log-sum-exps, `levels`, into `o` and its log-sum-exp.
 
     A block joins the at most ROOM parts of a row, SIDE of them at a time. Parts without keys add zeros to the sums:
     the bits do not depend on how many of those there are.

@@ -305,6 +305,7 @@ def _rows_of_vectors(lse: torch.Tensor) -> torch.Tensor:
 
 
 def tiles_for(*tensors: torch.Tensor) -> Tiles:
+    """Return the tiles of the gradients for the tensors' target and alignment."""
     aligned = all(t.data_ptr() % 16 == 0 and all(s % 8 == 0 for s in t.stride()[:-1]) for t in tensors)
     target = target_of(str(tensors[0].device))
     if target == "sm_90a" and aligned:

@@ -294,7 +294,7 @@ def _span(pages: int, least: int, heads: int, programs: int) -> int:
     spans = [n for n in spans if n >= least and n < 2 * max(pages, least)] or [least]
 
     def even(span: int) -> float:
-        """The share of the programs' time that pages take, if each program takes as long as one with a whole part."""
+        """Return the share of the programs' time that pages take, if each takes as long as one with a whole part."""
         rounds = -(-heads * -(-pages // span) // programs)
         return heads * pages / (rounds * programs * span)
 

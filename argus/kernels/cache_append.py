@@ -104,7 +104,7 @@ def append_tokens(
     BLOCK: al.constexpr = 64,
     HEADS: al.constexpr = 8,
 ):
-    """The work of `append`, for a cache in the dtype of keys and values."""
+    """Run `append` for a cache in the dtype of keys and values."""
     append(k, v, cos, sin, None, None, slot, keys, values, DTYPE, DTYPE, BLOCK, HEADS)
 
 
@@ -124,7 +124,7 @@ def append_scaled(
     BLOCK: al.constexpr = 64,
     HEADS: al.constexpr = 8,
 ):
-    """The work of `append`, for a cache of 8 bits."""
+    """Run `append` for a cache of 8 bits."""
     append(k, v, cos, sin, key_scales, value_scales, slot, keys, values, DTYPE, STORED, BLOCK, HEADS)
 
 

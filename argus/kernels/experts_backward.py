@@ -17,7 +17,7 @@ DENSITY = 0.3989422804014327  # of the normal distribution at 0
 
 @argus.func
 def gate_of_swiglu(gate, up):
-    """The derivative of `silu(gate) * up` with respect to the gate."""
+    """Return the derivative of `silu(gate) * up` with respect to the gate."""
     return (root(gate) * root(gate)) * (1.0 + gate * (1.0 - root(gate) * root(gate))) * up
 
 
@@ -29,7 +29,7 @@ def up_of_swiglu(gate, up):
 
 @argus.func
 def gate_of_geglu(gate, up):
-    """The derivative of `gelu(gate) * up` with respect to the gate."""
+    """Return the derivative of `gelu(gate) * up` with respect to the gate."""
     return (0.5 * (1.0 + al.erf(gate * SQRT_HALF)) + gate * DENSITY * al.exp2(gate * gate * (0.5 * MINUS_LOG2E))) * up
 
 
@@ -47,7 +47,7 @@ def share(gate):
 
 @argus.func
 def gate_of_clamped_swiglu(gate, up):
-    """The derivative of `clamped_swiglu` with respect to the gate: 0 where that is clamped."""
+    """Return the derivative of `clamped_swiglu` with respect to the gate: 0 where that is clamped."""
     return al.where(
         gate <= LIMIT,
         share(gate)
@@ -71,7 +71,7 @@ def activated_rows(
     DTYPE: al.constexpr = al.bfloat16,
     BLOCK: al.constexpr = 1024,
 ):
-    """The activation of the two halves of each row."""
+    """Compute the activation of the two halves of each row."""
     P, C = out.shape
     al.spec(out, lambda p, n: ACTIVATION(both[p, 0, n], both[p, 1, n]))
     p, column = al.grid(P, al.cdiv(C, BLOCK))

@@ -147,7 +147,7 @@ def stated(
 
 
 @argus.kernel(num_warps=8)
-def gemm(
+def gemm(  # noqa: D103 (the docstring of the file describes it)
     a: al.Tensor[IN, "A", "A_STRIDES"],
     b: al.Tensor[IN, "B", "B_STRIDES"],
     c: al.Tensor[OUT, "C"],

@@ -82,7 +82,7 @@ def rotated(
 
 
 def rotary(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, *, interleaved: bool = False) -> torch.Tensor:
-    """Queries or keys `[B, T, H, D]`, whose features i and i + R turn by the angle of `cos[t, i]`, `sin[t, i]`.
+    """Turn features i and i + R of queries or keys `[B, T, H, D]` by the angle of `cos[t, i]`, `sin[t, i]`.
 
     `cos` and `sin` are `[T, R]`, of one dtype; `2 R <= D`, and features from 2 R on stay as they are. `interleaved`:
     features 2 i and 2 i + 1 turn together. Dtypes are float32, float16 or bfloat16; float32 arithmetic. Differentiable

@@ -56,8 +56,8 @@ def piece_of(x, cols):
 
 @argus.func
 def columns_of(rows, BLOCK, STEP, WIDTH):
-    """The columns of BLOCK places in each row, where rows begin STEP elements each behind an aligned address; and the
-    register layout, the load and the store that the memory's own vectors of WIDTH take."""
+    """Return the columns of BLOCK places in each row, where rows begin STEP elements each behind an aligned address;
+    and the register layout, the load and the store that the memory's own vectors of WIDTH take."""
     if STEP:
         cols = al.arange(BLOCK) - (rows % WIDTH * STEP % WIDTH)[:, None]
         way, load, keep = al.blocked((rows.shape[0], BLOCK), (1, 0), WIDTH), "ld.global.cut", "st.global.cut"

@@ -121,6 +121,7 @@ def _clusters(problem: ProductShape, tile: Tile) -> Iterator[tuple[int, int]]:
 
 
 def blocks_of(problem: ProductShape, tile: Tile) -> int:
+    """Return the number of blocks of one batch and part of a product."""
     high, across = tile.cluster // tile.across, tile.across
     return ceil(problem.m / (tile.block_m * high)) * high * ceil(problem.n / (tile.block_n * across)) * across
 

@@ -137,7 +137,7 @@ def router_rows(
     LANES: al.constexpr = None,
     FOUND: al.constexpr = None,
 ):
-    """The K greatest logits of every row, `experts`, and their `weights`: softmax or sigmoid, times `scale`.
+    """Find the K greatest logits of every row, `experts`, and their `weights`: softmax or sigmoid, times `scale`.
 
     SHARED: over the sum of the K weights, which then is `scale`; a single weight is `scale`. ROWS rows a block.
     """

@@ -291,7 +291,7 @@ class Conflicts:
 def access_conflicts(
     addresses: NDArray[Any], width: int, model: BankModel = NVIDIA_SHARED, active: NDArray[Any] | None = None
 ) -> Conflicts:
-    """Passes of one access of a wave: lane l touches `width` bytes at byte `addresses[l]`.
+    """Return the passes of one access of a wave: lane l touches `width` bytes at byte `addresses[l]`.
 
     `addresses`: integers `[lanes]` with the lanes of the model (32 or 64); `active`: bool `[lanes]`, all by
     default. Equal words within a phase are broadcast and count once. Raises `LayoutError` for a width the model

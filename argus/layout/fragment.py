@@ -70,6 +70,7 @@ class FragmentLayout:
 
     @property
     def num_threads(self) -> int:
+        """The number of threads, including those that only hold replicas."""
         return prod(mode.extent for mode in self.threads)
 
     @property

@@ -72,10 +72,12 @@ class Scanner:
         return False
 
     def expect(self, *tokens: str) -> None:
+        """Take one of the tokens, or fail."""
         if not self.accept(*tokens):
             self.fail(" or ".join(f"`{token}`" for token in tokens))
 
     def integer(self) -> int:
+        """Take an integer, or fail."""
         if not re.fullmatch(r"-?\d+", self.token):
             self.fail("an integer")
         if len(self.token) > MAX_DIGITS:
@@ -83,6 +85,7 @@ class Scanner:
         return int(self.take())
 
     def end(self) -> None:
+        """Fail unless the text ends here."""
         if self.token:
             self.fail("the end of the text")
 

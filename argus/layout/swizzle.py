@@ -104,14 +104,17 @@ class SwizzledLayout:
 
     @property
     def shape(self) -> IntTuple:
+        """The shape of the layout before the swizzle."""
         return self.inner.shape
 
     @property
     def rank(self) -> int:
+        """The number of top-level modes."""
         return self.inner.rank
 
     @property
     def depth(self) -> int:
+        """The depth to which modes are nested."""
         return self.inner.depth
 
     def __getitem__(self, index: int) -> SwizzledLayout:

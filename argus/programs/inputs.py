@@ -20,14 +20,17 @@ MOST_ELEMENTS = 1 << 20
 
 
 def carrier(dtype: Any) -> Any:
+    """Return the NumPy dtype that holds values of a NumPy dtype exactly: float64, bool or int64."""
     return np.float64 if np.dtype(dtype).kind == "f" else dtype if np.dtype(dtype).kind == "b" else np.int64
 
 
 def carrier_of(dtype: DType) -> Any:
+    """Return the NumPy dtype that holds values of a dtype exactly."""
     return np.float64 if dtype.is_float else np.bool_ if dtype.kind == "bool" else np.int64
 
 
 def seed_of(name: str, read: Sequence[Array], numbers: tuple[Number, ...]) -> int:
+    """Return a seed that depends on all that a kernel reads."""
     digest = sha256(f"{name} {numbers}".encode())
     for array in read:
         digest.update(str(array.shape).encode() + np.ascontiguousarray(array).tobytes())

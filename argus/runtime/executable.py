@@ -34,10 +34,12 @@ class KernelText(Protocol):
     """The source text of a kernel: function `name` of `file`."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The function's name."""
 
     @property
-    def file(self) -> SourceFile: ...
+    def file(self) -> SourceFile:
+        """The file that contains the function."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +170,7 @@ def _constant(value: object) -> Json:
 
 
 def options_json(options: Options) -> dict[str, Json]:
+    """Return the constants of a kernel as JSON values."""
     constants = {}
     for name, value in {**options.constexprs, "num_warps": options.num_warps}.items():
         try:

@@ -10,9 +10,11 @@ from typing import Any, Protocol
 class Progress(Protocol):
     """A receiver of progress: it is told of each stage with its number of steps, and of each step."""
 
-    def stage(self, name: str, steps: int) -> None: ...
+    def stage(self, name: str, steps: int) -> None:
+        """Receive the begin of a stage of so many steps."""
 
-    def step(self, what: str) -> None: ...
+    def step(self, what: str) -> None:
+        """Receive the end of a step."""
 
 
 @contextmanager

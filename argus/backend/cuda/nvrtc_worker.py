@@ -1,4 +1,4 @@
-"""Compile one text with NVRTC. Run as a separate program: `nvrtc_worker.py LIBRARY NAME OUTPUT OPTION...`
+"""Compile one text with NVRTC, as a separate program: `nvrtc_worker.py LIBRARY NAME OUTPUT OPTION...`.
 
 The program first starts the compiler, then reads the text from standard input to its end. NAME names the text in
 messages.

@@ -215,4 +215,5 @@ def _mentions(expr: Expr, counter: str) -> bool:
 
 
 def with_counters(expr: Expr, values: Mapping[str, Expr]) -> Expr:
+    """Replace loop counters by values."""
     return rewrite(expr, lambda e: values.get(e.name) if isinstance(e, LoopVar) else None)

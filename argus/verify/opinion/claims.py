@@ -19,7 +19,7 @@ _KINDS = (Set, Map, UnionSet, UnionMap)
 
 
 class Unclaimed(Exception):
-    """This module does not know the meaning of an answer."""
+    """An answer has a meaning that this module does not know."""
 
 
 def counterexamples(name: str, operands: tuple[Any, ...], result: Any) -> Formulas:
