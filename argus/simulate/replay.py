@@ -35,6 +35,9 @@ Values = Array | Mapping[tuple[int, ...], int | float]
 SMALL, FRACTIONS, LARGE, NEGATIVE = (-6, 7, 1.0), (-6, 7, 2.0**-4), (-6, 7, 16.0), (-12, -6, 16.0)
 """Ranges of floats in generated inputs: the integers of a range, times a factor."""
 
+EXTREMES = ("least", "greatest", "alternating")
+"""Contents of index tensors that are made of the ends of their declared range."""
+
 _UNDECLARED = {"int": (-3, 8), "uint": (0, 8), "bool": (0, 2)}
 """The range [low, high) of integers in generated inputs without a declared range, by kind of type. The ranges include 0
 and, if possible, negative numbers."""
@@ -58,6 +61,7 @@ def replay(
     schedule: str | None = None,
     seed: int = 0,
     floats: tuple[int, int, float] = SMALL,
+    extreme: str = "",
     work: Work | None = None,
 ) -> tuple[Violation, ...]:
     """Run `blocks` of the explicit kernel and return the rules that it breaks. If `blocks` is None, run the whole grid,
@@ -74,7 +78,8 @@ def replay(
     of a contiguous tensor. Tensors hold small pseudo-random values that depend only on the name, the coordinate and
     `seed`. `floats` = (low, high, factor) describes floats: integers in [low, high) times the factor. Float scalars are
     half of the factor, and different from each other if the preconditions allow it. Integer tensors hold values within
-    their declared `InRange`, and otherwise from -3 to 7. `tensors`
+    their declared `InRange`, and otherwise from -3 to 7. With `extreme`, one of `EXTREMES`, those of a tensor
+    without a declared arrangement are all the least, all the greatest, or both in turns. `tensors`
     replaces these values, for whole tensors or at single coordinates. Elements are generated when they are accessed, so
     sizes may be large.
 
@@ -88,7 +93,8 @@ def replay(
     every = (*_SCHEDULES, *(f"eager-{role.name}" for role in roles)) if roles else _SCHEDULES[:1]
     names, places = (schedule,) if schedule is not None else every, Places()
     for name in names:
-        contents = {t.name: _contents(kernel, t, params, given.get(t.name), seed, floats) for t in kernel.tensors}
+        tensors_given = ((t, given.get(t.name)) for t in kernel.tensors)
+        contents = {t.name: _contents(kernel, t, params, g, seed, floats, extreme) for t, g in tensors_given}
         first = name == names[0]  # Other orders compute the same, or break a rule of order.
         run = prepare(kernel, params, contents, True, tags and first, False, iterations)
         run.work, run.values, run.places = work, values and first, places
@@ -175,6 +181,7 @@ def _contents(
     given: Values | None,
     seed: int,
     floats: tuple[int, int, float],
+    extreme: str,
 ) -> Contents:
     shape, _ = launch.extents(tensor, params)
     if isinstance(given, np.ndarray):
@@ -188,7 +195,8 @@ def _contents(
         raise NotReplayable(f"{tensor.name} has elements, but no values are as declared, in [{low}, {high})")
     if what is not None and what.how:
         return Dense(_arranged(tensor, what, shape, seed, given or {}), keep=True)
-    fill = _Fill(f"{seed}{tensor.name}", tensor.dtype, low, high, factor, shape, given or {})
+    extreme = "" if what is None else extreme
+    fill = _Fill(f"{seed}{tensor.name}", tensor.dtype, low, high, factor, shape, given or {}, extreme)
     if prod(shape) <= _DENSE:
         return Dense(fill(np.arange(prod(shape), dtype=np.int64)), keep=True)
     if prod(shape) >= 2**63:
@@ -222,14 +230,24 @@ class _Fill:
         factor: float,
         shape: tuple[int, ...],
         given: Mapping[tuple[int, ...], int | float],
+        extreme: str,
     ) -> None:
-        self.dtype, self.low, self.high, self.factor = dtype, low, high, factor
+        self.dtype, self.low, self.high, self.factor, self.extreme = dtype, low, high, factor, extreme
         self.seed = zlib.crc32(name.encode())
         self.given = {_linear(index, shape): value for index, value in given.items()}
 
     def __call__(self, index: Array) -> Array:
         count = max(1, self.high - self.low)  # The range of an empty tensor may be empty.
-        values = (hashed(index ^ np.int64(self.seed << 31)) % np.uint64(count)).astype(np.int64) + self.low
+        match self.extreme:
+            case "least":
+                above = np.zeros_like(index)
+            case "greatest":
+                above = np.full_like(index, count - 1)
+            case "alternating":
+                above = index % 2 * (count - 1)
+            case _:
+                above = (hashed(index ^ np.int64(self.seed << 31)) % np.uint64(count)).astype(np.int64)
+        values = above + self.low
         result = round_to(values * self.factor, self.dtype).astype(carrier(self.dtype))
         for at, value in self.given.items():
             result[index == at] = value

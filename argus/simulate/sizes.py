@@ -8,7 +8,7 @@ from itertools import islice, product
 from math import prod
 
 from argus.ir.expr import Const, Coord, Expr, Op, Param, conjuncts, walk
-from argus.ir.nodes import Accumulate, Assume, Copy, For, Kernel, Programs, Requires, Scalar, Tensor
+from argus.ir.nodes import Accumulate, Arranged, Assume, Copy, For, InRange, Kernel, Programs, Requires, Scalar, Tensor
 from argus.ir.places import places
 from argus.ir.rings import place_in_ring
 from argus.ir.types import int32
@@ -65,10 +65,10 @@ class _Size:
 
 
 def size_vectors(kernel: Kernel) -> tuple[dict[str, int], ...]:
-    """Return up to six admissible small values of all sizes and integer arguments, most of them with tails.
+    """Return up to seven admissible small values of all sizes and integer arguments, most of them with tails.
 
     Loops run zero times, once, twice, and five times, which is more than the number of stages; in persistent kernels
-    also zero times in several programs.
+    also zero times in several programs. If contents of index tensors are declared, there are also three programs.
     """
     sizes = [_describe(kernel, name) for name in integer_parameters(kernel)]
     wanted: tuple[dict[str, int], ...] = (
@@ -81,6 +81,9 @@ def size_vectors(kernel: Kernel) -> tuple[dict[str, int], ...]:
     if kernel.persistent:
         several = {s.name: 0 if s.looped else 2 * s.tile for s in sizes}
         wanted = (*wanted[:-1], several, wanted[-1])
+    if any(isinstance(p, (InRange, Arranged)) for p in kernel.preconditions):
+        few = _single(kernel)  # segments need three neighbours, of which two may overlap
+        wanted = (*wanted, {s.name: 3 if s.name in few else 2 * s.tile for s in sizes})
     units = {s.name: s.unit for s in sizes}
     found: list[dict[str, int]] = []
     for vector in wanted:

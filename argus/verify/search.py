@@ -13,10 +13,11 @@ from itertools import product
 import numpy as np
 
 from argus.diagnostic import Diagnostic, Note, Verdict
-from argus.ir.nodes import Kernel, MemoryObject, Roles, Spec
+from argus.ir.contents import arrangements
+from argus.ir.nodes import InRange, Kernel, MemoryObject, Roles, Spec
 from argus.ir.visit import walk
 from argus.simulate import NotReplayable, Violation, replay
-from argus.simulate.replay import FRACTIONS, LARGE, NEGATIVE, SMALL
+from argus.simulate.replay import EXTREMES, FRACTIONS, LARGE, NEGATIVE, SMALL
 from argus.simulate.sizes import round_the_rings, several_programs, size_vectors
 from argus.verify.findings import FailurePlace
 from argus.verify.values.padding import padded_exponentials
@@ -57,9 +58,10 @@ def search(kernel: Kernel, values: bool, tags: bool, work: Work, before: Trial |
     if kernel.grid is None:
         return Trial(None, True, values)
     done, runs = (before.tried, before.runs) if before is not None and before.values == values else (0, 0)
-    trials = list(product(_sizes(kernel), _floats(kernel) if values else (SMALL,)))
-    for number, (vector, floats) in enumerate(trials[done:], done):
-        violations = _run(kernel, vector, floats, values, tags, work)
+    inputs: list[tuple[int, int, float] | str] = [*(_floats(kernel) if values else (SMALL,)), *_indices(kernel)]
+    trials = list(product(_sizes(kernel), inputs))
+    for number, (vector, given) in enumerate(trials[done:], done):
+        violations = _run(kernel, vector, given, values, tags, work)
         runs += violations == ()
         for violation in violations or ():
             if violation.certain and violation.code != "vacuous-assertion":
@@ -90,17 +92,29 @@ def _floats(kernel: Kernel) -> Iterator[tuple[int, int, float]]:
             yield NEGATIVE
 
 
+def _indices(kernel: Kernel) -> tuple[str, ...]:
+    """Kinds of contents of index tensors besides those that are drawn; only if some have a range and no order.
+
+    Blocks whose numbers are all the same write the same rows, the greatest lengths reach the ends of tensors, and
+    segments whose bounds alternate overlap.
+    """
+    ranged = {p.tensor for p in kernel.preconditions if isinstance(p, InRange)}
+    return EXTREMES if any(not arrangements(kernel, name) for name in ranged) else ()
+
+
 def _run(
-    kernel: Kernel, sizes: dict[str, int], floats: tuple[int, int, float], values: bool, tags: bool, work: Work
+    kernel: Kernel, sizes: dict[str, int], given: tuple[int, int, float] | str, values: bool, tags: bool, work: Work
 ) -> tuple[Violation, ...] | None:
-    """Return the violations of one run; None if the kernel cannot run at these sizes."""
+    """Return the violations of one run; None if the kernel cannot run at these sizes. `given`: the kind of floats, or
+    of the contents of index tensors."""
+    floats, extreme = (SMALL, given) if isinstance(given, str) else (given, "")
     # Missing order shows in the shadows of values, whatever the values are: one kind of input is enough for it.
-    order = None if floats == SMALL else "program"
+    order = None if given == SMALL else "program"
     try:
         with np.errstate(all="ignore"):
             return replay(
                 kernel, sizes, None, tags=tags, values=values, iterations=REPLAY_ITERATIONS, schedule=order,
-                floats=floats, work=work,
+                floats=floats, extreme=extreme, work=work,
             )  # fmt: skip
     except NotReplayable:
         return None

@@ -68,7 +68,31 @@ def proved(text: str) -> Report:
 def test_a_fact_decides(body: str, fact: str) -> None:
     stated = f"{HEAD}    al.requires({fact})\n{body}"
     assert proved(stated).verdict is Verdict.PROVED
-    assert proved(HEAD + body).verdict is not Verdict.PROVED
+    assert proved(HEAD + body).verdict is Verdict.REFUTED
+
+
+EVERY_ROW = """
+    al.requires(T == N)
+    al.requires(al.distinct(index))
+    al.requires(al.in_range(index, 0, N))
+    at = al.load(index[al.grid(T)])
+    al.store(x[at, :], al.zeros((128,), al.float32))
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("T == N", "T <= N"),
+        ("index, 0, N)", "index, 0, N + 1)"),
+        ("distinct", "sorted"),
+        ("al.grid(T)", "al.grid(T - 1)"),
+    ],
+)
+def test_as_many_distinct_numbers_as_rows_are_all_rows(before: str, after: str) -> None:
+    assert before in EVERY_ROW
+    assert proved(HEAD + EVERY_ROW).verdict is Verdict.PROVED
+    assert proved((HEAD + EVERY_ROW).replace(before, after)).verdict is not Verdict.PROVED
 
 
 @pytest.mark.parametrize("place", ["i // 2", "0 * i"])

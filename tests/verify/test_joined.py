@@ -107,7 +107,10 @@ def flat(x: al.Tensor[al.float32, "N"], out: al.Tensor[al.float32, "H W"]):
     live = p < H * W
     al.store(out[p // W, p % W], al.load(x[p], mask=live), mask=live)
 """
-KERNELS = {"pointwise": POINTWISE, "biased": BIASED, "nested": NESTED, "last": LAST, "guarded": GUARDED, "flat": FLAT}
+ACROSS = BIASED.replace("w = i % W\n    h = i // W % H", "w = i // H % W\n    h = i % H")
+"""Columns first."""
+KERNELS = {"across": ACROSS, "pointwise": POINTWISE, "biased": BIASED, "nested": NESTED, "last": LAST}
+KERNELS |= {"guarded": GUARDED, "flat": FLAT}
 
 
 def lowered(text: str, target: str = "sm_80") -> ExplicitKernel:
@@ -133,7 +136,7 @@ def test_proved(text: str) -> None:
         (BIASED, "i // (C * H * W)", "i // (C * H * W) % 2"),
         (BIASED, "h = i // W % H", "h = i // W % (H - 1)"),
         (BIASED, "al.load(bias[c]", "al.load(bias[i % C]"),
-        (BIASED, "w = i % W\n    h = i // W % H", "w = i // H % W\n    h = i % H"),
+        (BIASED, "w = i % W\n    h = i // W % H", "w = i // H % W\n    h = i % W"),
         (NESTED, "i // W // H // C", "i // W // H // B"),
         (NESTED, "i // W // H % C", "i // W // C % C"),
         (LAST, "al.load(x[b, c, p // W, p % W]", "al.load(x[b, c, p % W, p // W]"),

@@ -130,3 +130,44 @@ def routed(x: al.Tensor[al.float32, "T E"], out: al.Tensor[al.float32, "T 2"]):
 
 def test_numbers_that_were_ordered_do_not_overflow_in_a_replay() -> None:
     assert report(ROUTED).verdict is not Verdict.REFUTED
+
+
+GATED = """
+import argus.language as al
+
+@argus.kernel
+def gated(x: al.Tensor[al.float32, "H W"], out: al.Tensor[al.float32, "W H"]):
+    H, W = x.shape
+    al.requires((H < 2**15) & (W < 2**15) & (W > 0))
+    al.spec(out, lambda w, h: al.where(w <= h, x[h, w], -1.0))
+    p = al.grid(al.cdiv(H * W, 64)) * 64 + al.arange(64)
+    h, w = p // W, p % W
+    v = al.load(x[h, w], mask=(p < H * W) & (h >= w), other=-1.0)
+    al.store(out[w, h], v, mask=p < H * W)
+"""
+
+
+def test_a_quotient_and_a_remainder_are_compared() -> None:
+    """The axes of `out` are joined in the opposite order to those of `x`, which keep their order."""
+    assert report(GATED).verdict is Verdict.PROVED
+    assert report(GATED.replace("(h >= w)", "(h > w)")).verdict is Verdict.REFUTED
+    assert report(GATED.replace("out[w, h], v", "out[w, h], v * 1.5")).verdict is Verdict.REFUTED
+
+
+MASKED = """
+import argus.language as al
+
+@argus.kernel
+def masked(x: al.Tensor[al.float32, "N"], keep: al.Tensor[al.int32, "N"], out: al.Tensor[al.float32, "N"]):
+    N = x.shape[0]
+    al.spec(out, lambda i: al.where(keep[i] > 0, x[i], -1.0))
+    i = al.grid(al.cdiv(N, 64)) * 64 + al.arange(64)
+    flag = al.load(keep[i], mask=i < N)
+    al.store(out[i], al.load(x[i], mask=(i < N) & (flag >= 1), other=-1.0), mask=i < N)
+"""
+
+
+def test_a_loaded_mask_of_a_plain_load() -> None:
+    assert report(MASKED).verdict is Verdict.PROVED
+    assert report(MASKED.replace("flag >= 1", "flag >= 0")).verdict is Verdict.REFUTED
+    assert report(MASKED.replace("al.load(x[i]", "al.load(x[N - 1 - i]")).verdict is Verdict.REFUTED

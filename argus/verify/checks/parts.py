@@ -6,7 +6,7 @@ written, a block is found that loads from the same places, and so loads the same
 
 A tensor may be one part, or a declaration of an index tensor may divide it into parts: the segments between offsets are
 all rows, and so are the rows that a permutation names. The proof is here, once for all kernels: with t[0] = 0,
-t[n] = T and t sorted, the last s with t[s] <= p has p < t[s + 1]; and a permutation takes every value.
+t[n] = T and t sorted, the last s with t[s] <= p has p < t[s + 1]; and n distinct values from 0 up to n are all of them.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from argus.diagnostic import Verdict
-from argus.ir.contents import arrangements
+from argus.ir.contents import arrangements, ranges
 from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Param, ProgramId, Thread, coords, op, rewrite, walk
-from argus.ir.nodes import Kernel, Tensor
+from argus.ir.nodes import Arranged, Kernel, Tensor
 from argus.verify.checks.launchable import launchable
 from argus.verify.model.isl import Map, Set, isl
 from argus.verify.model.relations import Cells, Model
@@ -71,9 +71,19 @@ def made_of(model: Model, tensor: Tensor) -> Iterator[Part]:
                     inside = op("and", op("le", begin, here[axis]), op("lt", here[axis], end))
                     segments = op("sub", index.shape[0], Const(1))
                     yield Part((*tensor.shape, segments), here, inside)
-                if fact.how == "permutation" and _equal(model, index.shape[0], size):
+                if _takes_all(model, fact, index, size):
                     place = Elem(name, (here[axis],), index.dtype)
                     yield Part(tensor.shape, (*here[:axis], place, *here[axis + 1 :]))
+
+
+def _takes_all(model: Model, fact: Arranged, index: Tensor, size: Expr) -> bool:
+    """Return True if the elements are all integers from 0 up to a size: n distinct ones of n."""
+    if not (fact.how in ("permutation", "distinct") and len(index.shape) == 1 and _equal(model, index.shape[0], size)):
+        return False
+    zero = Const(0, size.dtype)
+    return fact.how == "permutation" or any(
+        _equal(model, each.lo, zero) and _equal(model, each.hi, size) for each in ranges(model.kernel, index.name)
+    )
 
 
 def _equal(model: Model, one: Expr, other: Expr) -> bool:

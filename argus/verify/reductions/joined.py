@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, permutations
 
 from argus.ir.expr import Const, Coord, Elem, Expr, Op, Param, op, rewrite
 from argus.ir.expr import walk as parts_of
@@ -86,7 +86,7 @@ def _joinable(kernel: Kernel, sizes: _Sizes) -> tuple[Tensor, int, int] | None:
         if tensor.name in named or len(tensor.shape) < 2:
             continue
         places = list(_places(kernel, tensor.name))
-        for i, j in combinations(range(len(tensor.shape)), 2):
+        for i, j in permutations(range(len(tensor.shape)), 2):
             if places and all(_whole(tensor, place, i, j, sizes) is not None for place in places):
                 return tensor, i, j
     return None

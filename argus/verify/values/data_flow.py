@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import reduce
+
 from argus.ir.access import Holders, Mode, Relation
 from argus.ir.expr import Elem, Expr, Op, coords, walk
 from argus.ir.instruction import Order
@@ -99,17 +101,20 @@ class DataFlow:
         )
 
     def indirect_cells(self, site: Site, number: int, within: UnionSet | None = None) -> UnionMap:
-        """Return {instance -> cell} of an access through an index tensor; coordinates are integers or index data.
+        """Return {instance -> cell} of an access through an index tensor: a tuple of images, unless all are integers.
 
         The relation covers the instances at which the mask holds. Pass `within` instead if the mask depends on data.
         """
         relation = (*site.accesses, *site.tag_reads)[number]
-        result: UnionMap | None = None
-        for index in relation.index:
-            image = self.image(site, index)
-            result = image if result is None else result.range_product(image)
-        if result is None:
+        if not relation.index:
             raise NonAffine("an access without an index")
+        indices, coords = [self.model.resolve(site, i) for i in relation.index], self.model.coords(len(site.shape))
+        translator = self.model.translator
+        if all(translator.plain(i, coords) for i in indices):
+            cell = f"{identifier(relation.obj)}[{', '.join(translator.integer(i, coords) for i in indices)}]"
+            result = self.model.parse_map(f"{{ {self.model.tuple_text(site, coords)} -> {cell} }}").to_union_map()
+        else:
+            result = reduce(UnionMap.range_product, (self.image(site, index) for index in relation.index))
         domain = self.model.domain(site)[0].to_union_set()
         if within is not None:
             domain = domain.intersect(within)
