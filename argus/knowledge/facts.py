@@ -72,6 +72,7 @@ _OF_TEXT: Mapping[str, Callable[[Draft], int]] = {
     "transposes": _count("trans"),
     "selections": _count("where"),
     "barriers": _count("barrier"),
+    "turns": _count("begin_turns"),
     "divisions": _divisions,
     "loaded_operands": _loaded_operands,
     "gathers": _gathers,
