@@ -14,7 +14,8 @@ STEPS_PER_SECOND = 2_000_000
 measured."""
 
 LIMIT_S = 20.0
-"""The default limit of one proof, in seconds."""
+"""The default limit of one answer, in seconds: of proofs, replays and runs at small sizes together. At the least
+measured number of steps per second, it ends within 30 seconds of a processor."""
 
 MOST_SECONDS = 86_400.0
 """The largest limit that is counted. A longer limit is reduced to it."""
@@ -31,6 +32,10 @@ class Work:
         """Return the amount of work that takes about `seconds` of processor time, from 0 to `MOST_SECONDS`."""
         return Work(int(min(max(seconds, 0.0), MOST_SECONDS) * STEPS_PER_SECOND))
 
+    def part(self, most: int) -> Part:
+        """Return at most so many of the remaining steps. What the part spends, this work has spent, too."""
+        return Part(max(0, min(most, self.left)), self)
+
     @property
     def over(self) -> bool:
         """True once no step is left."""
@@ -40,3 +45,15 @@ class Work:
         """Subtract steps from the remaining ones. The result may fall below 0, because an engine stops between two of
         its operations."""
         self.left -= steps
+
+
+@dataclass(slots=True)
+class Part(Work):
+    """A part of the remaining steps of another work."""
+
+    whole: Work
+
+    def spend(self, steps: int) -> None:
+        """Subtract steps from the part and from the whole."""
+        self.left -= steps
+        self.whole.spend(steps)

@@ -41,13 +41,12 @@ from argus.work import LIMIT_S, STEPS_PER_SECOND, Work
 T = TypeVar("T")
 
 REPLAY = 3 * STEPS_PER_SECOND
-"""The least number of steps for replaying refutations, even if the proofs have used up the limit."""
+"""The least number of steps for replaying refutations, and for a search at small sizes at the end. Proofs leave as many
+of the limit's steps."""
 
-REPLAYED = 2
-"""The share of the limit that replays of refutations may take, as a divisor."""
-
-SEARCHED = 2
-"""The share of the limit that a search at small sizes may take at the end, as a divisor: an answer should be prompt."""
+TRIED = 2
+"""The share of the limit that replays of refutations, or a search at the end, may take, as a divisor, so that answers
+are prompt."""
 
 FIRST = 2 * STEPS_PER_SECOND
 """The steps of a question before small sizes are tried in the simulator. Then it is asked again, with more steps."""
@@ -67,9 +66,10 @@ def verify(kernel: Kernel, limit_s: float = LIMIT_S, *, exact: bool = False, sec
     `second_opinion`: let the other engine check the answers of Z3 and ISL, within another `limit_s`. A contradicted
     answer is a finding of its own, `engines-disagree`, and makes the verdict unknown.
 
-    `limit_s`: the work that the proof may take, in seconds of a processor. It is counted in steps of the engines
-    (`argus.work`), so the verdict does not depend on the machine. A replay of refutations may take `REPLAY` more steps.
-    Properties that the limit left undecided are unknown, and the diagnostics say so.
+    `limit_s`: the work that the answer may take, in seconds of a processor: proofs, replays, and runs at small sizes.
+    It is counted in steps of the engines (`argus.work`), so the verdict does not depend on the machine. Replays and a
+    search have `REPLAY` steps each even if the limit is less. Properties that the limit left undecided are unknown, and
+    the diagnostics say so.
 
     Raises `SourceError` for a kernel that is not well-formed explicit IR, or that no launch could run. Threads of one
     process prove one after another.
@@ -92,23 +92,23 @@ _ALONE = Lock()
 def _verify(kernel: Kernel, limit_s: float, exact: bool) -> Report:
     run = _Run(kernel, limit_s, exact)
     kernel = unite(without_promises(kernel))
-    findings = [two_calls.refuted(kernel, f) if f.code == "invariance-unknown" else f for f in run.findings()]
+    findings = run.findings()
+    work, most = run.rest(), max(Work.of_seconds(limit_s / TRIED).left, REPLAY)
+    findings = [two_calls.refuted(kernel, f, work) if f.code == "invariance-unknown" else f for f in findings]
     refused = [f for f in findings if f.property == "machine" and f.verdict is Verdict.REFUTED and f.place is None]
     refused = [f for f in refused if documented(run.launched, f)]
     if refused:
-        replays = Replays(kernel, run.work, run.launched)
+        replays = Replays(kernel, work, run.launched)
         raise SourceError(*(to_diagnostic(replays, f) for f in refused))
     started = time.monotonic()
-    work = Work(max(min(run.work.left, Work.of_seconds(limit_s / REPLAYED).left), REPLAY))
-    replays = Replays(kernel, work, run.launched)
+    replays = Replays(kernel, work.part(min(most, max(work.left - REPLAY, REPLAY))), run.launched)
     findings = _distinct(findings)
     found = (*diagnostics(replays, findings), *kernel.remarks)
     if verdict_of(found) is Verdict.UNKNOWN:
         open = {d.code for d in found if d.property == "tags" and d.verdict is Verdict.UNKNOWN}
         tried = run.tried
         if tried is None or not tried.settles(bool(open)):
-            left = Work(max(min(work.left, Work.of_seconds(limit_s / SEARCHED).left), REPLAY))
-            tried = search(kernel, bool(open), "tags-unknown" in open, left, tried)
+            tried = search(kernel, bool(open), "tags-unknown" in open, work.part(most), tried)
         if tried.found is not None:
             found = (tried.found, *found)
         elif not tried.complete:
@@ -126,14 +126,20 @@ class _Run:
         self.exact = exact
         self.launched, self.started = kernel, time.monotonic()
         self.kernel = spelled(as_launched(unite(without_promises(kernel))))
-        self.work = Work.of_seconds(limit_s)
+        self.whole = Work.of_seconds(limit_s)
+        self.work = self.whole.part(self.whole.left - min(2 * REPLAY, self.whole.left // 3))
+        """What proofs may take: enough is left for replays and a search."""
         self.tried: Trial | None = None
         """The outcome of the simulator's runs while questions were still open; None if there were none."""
         self.timings: list[Timing] = []
 
+    def rest(self) -> Work:
+        """Return what replays and a search may take after the proofs."""
+        return Work(max(self.whole.left, 2 * REPLAY))
+
     def findings(self) -> list[Finding]:
         """Return the findings of all properties, in the order of the property table."""
-        model = self._timed("relations", "isl", lambda: Model(self.kernel))
+        model = self._timed("relations", "isl", lambda: Model(self.kernel, work=self.work))
         if isinstance(model, Finding):
             return [model]
         bounds = BoundsChecker(self.kernel, model.sites, Solver(self.work))
@@ -151,7 +157,7 @@ class _Run:
     def _of_forms(self, model: Model) -> list[Finding]:
         """Return what sets decide. What holds for the kernel with joined axes holds for the kernel itself."""
         form = self.kernel if self.exact else joined(self.kernel)
-        other = None if form is self.kernel else self._timed("relations", "isl", lambda: Model(form))
+        other = None if form is self.kernel else self._timed("relations", "isl", lambda: Model(form, work=self.work))
         if not isinstance(other, Model):
             return self._by_sets(model)
         found = self._by_sets(other)
@@ -205,9 +211,9 @@ class _Run:
         """
         if not open:
             return []
-        started, work = time.monotonic(), Work(min(EARLY, max(self.work.left, 0)))
+        started = time.monotonic()
         values = any(name == "tags" for name, _ in open)
-        self.tried = search(self.kernel, values, values, work)
+        self.tried = search(self.kernel, values, values, self.work.part(EARLY))
         self.timings.append(Timing("witness", "simulator", time.monotonic() - started))
         if self.tried.found is not None:
             why = "a run at small sizes refuted the kernel first"
@@ -220,7 +226,11 @@ class _Run:
         model."""
         if form.kernel is kernel and not block_bounds(sites(kernel)):
             return None
-        made = self._timed("relations", "isl", lambda: Questions(Model(form.kernel, form.definitions, lean=True)))
+        made = self._timed(
+            "relations",
+            "isl",
+            lambda: Questions(Model(form.kernel, form.definitions, lean=True, work=self.work)),
+        )
         return made if isinstance(made, Questions) else None
 
     def _timed(

@@ -7,10 +7,15 @@ import time
 import pytest
 import z3
 
+from argus.compile import elaborate, lower, verify
 from argus.diagnostic import Verdict
-from argus.verify.model.isl import IslError, isl, limited
+from argus.frontend import Options
+from argus.source import SourceFile
+from argus.verify.model.isl import IslError, charge, isl, limited
 from argus.verify.model.solver import Solver
-from argus.work import MOST_SECONDS, STEPS_PER_SECOND, Work
+from argus.verify.verify import REPLAY
+from argus.work import LIMIT_S, MOST_SECONDS, STEPS_PER_SECOND, Work
+from tests.verify.test_covers import CACHE
 
 LONG = """[N, M] -> { [a, b, c] -> [i, j, k, l] : 0 <= i < N and i <= j < M and 3i + 5j + 7k = a + 2b
            and exists e : k = 5e + l and 0 <= l < 5 and (a + b + c) mod 7 = l mod 3 }"""
@@ -94,3 +99,43 @@ def test_what_ended_leaves_nothing_behind() -> None:
 @pytest.mark.parametrize("seconds", [-1.0, 0.0, 1e300, float("inf")])
 def test_every_number_of_seconds_is_some_work(seconds: float) -> None:
     assert 0 <= Work.of_seconds(seconds).left <= MOST_SECONDS * STEPS_PER_SECOND
+
+
+def test_a_part_is_of_the_whole() -> None:
+    whole = Work(100)
+    part = whole.part(30)
+    part.spend(20)
+    assert (part.left, whole.left) == (10, 80)
+    part.spend(25)
+    assert part.over and whole.left == 55
+    assert whole.part(1000).left == 55 and Work(-1).part(5).over
+
+
+def test_what_z3_takes_isl_does_not_take_again() -> None:
+    """Within one question, both engines together have what is left."""
+    relation, work = isl.Map(LONG), Work(1_000_000)
+    with pytest.raises(IslError), limited(work):
+        charge(950_000)
+        relation.lexmin()
+    assert 900_000 < work.left < 1_000_000
+    charge(1)
+    short()
+
+
+def test_one_answer_takes_one_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Proofs spend from one work, whichever engine they ask, and replays and searches from what is left of it."""
+    kernel = lower(elaborate(SourceFile("cache.py", CACHE), "kernel", Options()), "sm_80")
+    spenders: dict[int, tuple[Work, int]] = {}
+    spend = Work.spend
+
+    def noted(work: Work, steps: int) -> None:
+        spenders[id(work)] = work, spenders.get(id(work), (work, 0))[1] + steps
+        spend(work, steps)
+
+    monkeypatch.setattr(Work, "spend", noted)
+    assert verify(kernel).verdict is Verdict.PROVED
+    ((whole, steps),) = spenders.values()
+    assert whole.left == Work.of_seconds(LIMIT_S).left - steps
+    spenders.clear()
+    assert verify(kernel, 0.0).verdict is Verdict.UNKNOWN
+    assert len(spenders) <= 2 and sum(steps for _, steps in spenders.values()) <= 2 * REPLAY

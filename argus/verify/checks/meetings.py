@@ -18,10 +18,10 @@ from argus.verify.model.relations import Cells, Model
 from argus.verify.model.resolving import BOUND_OF_BLOCK, LOADED
 from argus.verify.model.solver import Solver, z3
 from argus.verify.model.uses import Instance, Use, Uses, facts, programs
-from argus.work import Work
+from argus.work import STEPS_PER_SECOND
 
-_WORK_S = 2.0
-"""Work for one question to Z3, in seconds of a processor."""
+_QUESTION = 2 * STEPS_PER_SECOND
+"""The largest number of steps for one question to Z3."""
 _OTHER = " of the other"
 """The suffix of names that belong to the second instance."""
 
@@ -40,7 +40,7 @@ def never_meet(model: Model, a: Cells, b: Cells, *, blocks: bool, at_others: boo
         return False
     own, others = _itself, _other(blocks)
     second_uses = [_changed(u, others) for u in uses.found.values()]
-    solver = Solver(Work.of_seconds(_WORK_S))
+    solver = Solver(model.work, _QUESTION)
     for fact in launchable(model.kernel, solver):
         solver.assume(fact)
     for change, instance in ((own, first), (others, second)):

@@ -27,14 +27,14 @@ from argus.verify.model.resolving import BOUND_OF_BLOCK, LOADED, differs_by_bloc
 from argus.verify.model.solver import Solver, z3
 from argus.verify.model.translator import NonAffine, counter
 from argus.verify.model.uses import Instance, Use, Uses, facts, programs
-from argus.work import Work
+from argus.work import STEPS_PER_SECOND
 
 _DECLARED = "declared "
 """The prefix of the names of numbers that a declared part loads."""
 
 
-_WORK_S = 2.0
-"""Work for one question to Z3, in seconds of a processor."""
+_QUESTION = 2 * STEPS_PER_SECOND
+"""The largest number of steps for one question to Z3."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ def variables(model: Model, part: Part, cells: Cells) -> Map:
 
 def _once(model: Model, claim: _Claim) -> bool:
     """Return True if no element of a part has two values of its variables."""
-    solver, rank = Solver(Work.of_seconds(_WORK_S)), len(claim.names)
+    solver, rank = Solver(model.work, _QUESTION), len(claim.names)
 
     def other(e: Expr) -> Expr | None:
         match e:

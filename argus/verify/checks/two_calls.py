@@ -45,12 +45,15 @@ class _Call:
         return f"{shown}, last block first" if self.reverse else shown
 
 
-def refuted(kernel: Kernel, finding: Finding) -> Finding:
-    """Return a refutation with two calls if runs show a row that differs; otherwise return the finding unchanged."""
+def refuted(kernel: Kernel, finding: Finding, left: Work) -> Finding:
+    """Return a refutation with two calls if runs show a row that differs; otherwise return the finding unchanged.
+
+    The runs take a part of the work that is `left`.
+    """
     promise = next((p for p in kernel.invariants if p.span == finding.span), None)
     if promise is None:  # no promise is looked at: the proof of all of them gave up
         return finding
-    work = Work(_WORK)
+    work = left.part(_WORK)
     for first, second in _pairs(kernel, promise):
         difference = _difference(kernel, promise, first, second, work)
         if difference is not None:

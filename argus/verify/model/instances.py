@@ -16,19 +16,22 @@ from argus.verify.model.program import PROGRAM, Site, loops_by_trip, representat
 from argus.verify.model.resolving import block_bounds, definitions_of, differs_by_block, least, resolved
 from argus.verify.model.translator import NonAffine, Translator, counter, holder_condition
 from argus.verify.model.uses import certain
+from argus.work import LIMIT_S, Work
 
 
 class Instances:
     """The sites of a kernel, the sets of their instances, and the context of its sizes."""
 
-    def __init__(self, kernel: Kernel, definitions: Sequence[Expr] = (), *, lean: bool = False) -> None:
-        """Build the sites and the context.
+    def __init__(
+        self, kernel: Kernel, definitions: Sequence[Expr] = (), *, lean: bool = False, work: Work | None = None
+    ) -> None:
+        """Build the sites and the context. `work`: the steps for Z3's questions about the kernel.
 
         `definitions`: facts about scalars besides the preconditions, which are too complicated to be in every set.
         A `lean` model knows fewer facts about the sizes, and its sets have only the parameters that they depend on, in
         any order. A proof on it is valid, but a counterexample on it is not.
         """
-        self.kernel, self.lean = kernel, lean
+        self.kernel, self.lean, self.work = kernel, lean, work or Work.of_seconds(LIMIT_S)
         self.sites = sites(kernel)
         self.like = representatives(self.sites)
         self.persistent = any(isinstance(s.stmt, Programs) for s in self.sites)

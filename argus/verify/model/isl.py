@@ -19,6 +19,7 @@ __all__ = [
     "Set",
     "UnionMap",
     "UnionSet",
+    "charge",
     "empty_map",
     "empty_set",
     "first",
@@ -61,6 +62,14 @@ def limited(work: Work, most: int | None = None) -> Iterator[None]:
     finally:
         work.spend(_operations(context, allowed))
         context.set_max_operations(0)
+
+
+def charge(steps: int) -> None:
+    """Take steps that another engine has used from what ISL may still use in the surrounding `limited` context."""
+    context = isl.DEFAULT_CONTEXT
+    most = context.get_max_operations()
+    if most:
+        context.set_max_operations(max(1, most - steps))
 
 
 def _operations(context: isl.Context, most: int) -> int:

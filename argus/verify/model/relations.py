@@ -16,6 +16,7 @@ from argus.verify.model.resolving import differs_by_block
 from argus.verify.model.rings import Rings
 from argus.verify.model.schedule import times
 from argus.verify.model.translator import NonAffine, counter, identifier
+from argus.work import Work
 
 
 @dataclass(frozen=True)
@@ -41,9 +42,11 @@ class Cells:
 class Model(Instances):
     """A kernel in relations: instance sets, schedules, accesses, and the context of its sizes."""
 
-    def __init__(self, kernel: Kernel, definitions: Sequence[Expr] = (), *, lean: bool = False) -> None:
+    def __init__(
+        self, kernel: Kernel, definitions: Sequence[Expr] = (), *, lean: bool = False, work: Work | None = None
+    ) -> None:
         """Build the sites, their times and the context; the arguments are those of `Instances`."""
-        super().__init__(kernel, definitions, lean=lean)
+        super().__init__(kernel, definitions, lean=lean, work=work)
         self.times_of = times(self.sites)
         self.depth = max(map(len, self.times_of.values()), default=1)
         self.rings = Rings(self)

@@ -13,6 +13,7 @@ import z3
 
 from argus.diagnostic import Verdict
 from argus.ir.expr import LEAVING, Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, Thread
+from argus.verify.model.isl import charge
 from argus.work import STEPS_PER_SECOND, Work
 
 __all__ = ["Answer", "Solver", "checked", "z3"]
@@ -206,7 +207,9 @@ def checked(solver: z3.Solver, limit: int, work: Work) -> z3.CheckSatResult:
     before = _units(solver)
     solver.set("rlimit", limit * _UNITS_PER_STEP)
     outcome = solver.check()
-    work.spend((_units(solver) - before) // _UNITS_PER_STEP)
+    steps = (_units(solver) - before) // _UNITS_PER_STEP
+    work.spend(steps)
+    charge(steps)
     return outcome
 
 

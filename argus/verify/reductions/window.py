@@ -43,7 +43,7 @@ class Window(Model):
 
     def __init__(self, even: Model) -> None:
         self._values: dict[Expr, str] = {}
-        super().__init__(even.kernel, lean=even.lean)
+        super().__init__(even.kernel, lean=even.lean, work=even.work)
         self.programs = 1 + max([1, *(b.count for b in even.kernel.barriers), *self.rings.sizes])
         for site in self.sites:
             if turns(site.role) > 1:
