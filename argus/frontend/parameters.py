@@ -16,10 +16,10 @@ from argus.frontend.values import Constant, Helper, Poison, Tile, Value, describ
 from argus.frontend.views import whole_view
 from argus.ir.expr import Const, Expr, Param
 from argus.ir.nodes import Scalar, Tensor
-from argus.ir.types import DTYPES, MAX_EXTENT, DType, float32, int32, int64
+from argus.ir.types import DTYPES, MAX_EXTENT, DType, float32, int32, int64, uint32
 from argus.source import Span
 
-_SCALARS = (int32, int64, float32)
+_SCALARS = (int32, int64, uint32, float32)
 _FORM = 'write `al.Tensor[al.float32, "M N"]`, a scalar dtype, or `al.constexpr`'
 
 
@@ -107,7 +107,7 @@ def _annotation(context: Context, parameter: Parameter) -> Subscript | DType | s
         return dtype
     names = ["al.Tensor", "al.constexpr", *(f"al.{d}" for d in _SCALARS)]
     if dtype is not None:
-        message, remedy = f"a scalar argument is int32, int64 or float32, not {dtype}", _FORM
+        message, remedy = f"a scalar argument is int32, int64, uint32 or float32, not {dtype}", _FORM
     else:
         message = f"this is no annotation of a kernel's parameter `{parameter.name}`"
         written = f"al.{name}" if name is not None else ""

@@ -36,6 +36,8 @@ def in_c(expr: Expr) -> str:
             return str(int(value)) if abs(int(value)) < 2**31 else f"INT64_C({int(value)})"
         case Param(name=name) | LoopVar(name=name):
             return identifier(name)
+        case Op(dtype=dtype) if dtype.modular:
+            raise NotInC("arithmetic modulo 2^32")
         case Op(op="cast", args=(inner,), dtype=dtype):
             return f"({'double' if dtype.is_float else 'int64_t'})({in_c(inner)})"
         case Op(op="not", args=(inner,)) if inner.dtype.kind == "bool":

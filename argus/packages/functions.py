@@ -12,7 +12,7 @@ from argus.ir.expr import Const, Expr, Param
 from argus.ir.types import DTYPES, DType
 from argus.packages.expressions import identifier, in_c
 
-SCALARS = {"int32": "int32_t", "int64": "int64_t", "float32": "float"}
+SCALARS = {"int32": "int32_t", "int64": "int64_t", "uint32": "uint32_t", "float32": "float"}
 _FLOAT8 = {"float8_e4m3fn": 10, "float8_e4m3fnuz": 11, "float8_e5m2": 12, "float8_e5m2fnuz": 13}
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import argus
 from argus import compile
-from argus.diagnostic import SourceError, Verdict
+from argus.diagnostic import LaunchError, SourceError, Verdict
 from argus.frontend import Options
 from argus.source import SourceFile
 from argus.verify import Report
@@ -162,3 +162,35 @@ def test_results_are_those_of_python() -> None:
     expected += (-a % modulo | b) + a // 7 + b % 10 + (a * b >> 32 & 255) + np.where(a < b, a - b, b)
     expected += np.maximum(a, b) * a + i * 3000000000 + a
     assert (out.astype(object) == expected % modulo).all()
+
+
+SEEDED = HEAD + """def k(
+    x: al.Tensor[al.float32, "N"], y: al.Tensor[al.uint32, "N"], out: al.Tensor[al.uint32, "N"], s: al.uint32
+):
+    al.requires((s + 1 > 10) & (N >= 10))
+    al.spec(out, lambda i: (y[i] + s) * 5)
+    i = al.grid(al.cdiv(N, 64)) * 64 + al.arange(64)
+    al.store(out[i], 5 * (s + al.load(y[i], mask=i < N)), mask=i < N)
+"""
+"""For no seed from 2^32 - 1 to 2^32 + 8, which is 8, the precondition holds."""
+
+
+def test_a_seed_is_an_argument() -> None:
+    assert prove(SEEDED).verdict is Verdict.PROVED
+    assert prove(SEEDED.replace("5 * (s +", "5 * (s + 1 +")).verdict is not Verdict.PROVED
+    y, out = np.arange(100, dtype=np.uint32), np.zeros(100, np.uint32)
+    kernel = argus.from_text(SEEDED)["k"]
+    kernel(np.zeros(100, np.float32), y, out, 4_000_000_000)
+    assert (out == (y.astype(np.uint64) + 4_000_000_000) * 5 % 2**32).all()
+    for wrong in (2**32 - 1, 8, 2**32, -1):
+        with pytest.raises(LaunchError):
+            kernel(np.zeros(100, np.float32), y, out, wrong)
+
+
+def test_a_seed_as_a_place() -> None:
+    """The sum wraps around, so it says nothing of the seed."""
+    text = SEEDED.replace("s + 1 > 10", "s < 10").replace("(s + al.load(y[i]", "(s + al.load(y[s.to(al.int32) + i]")
+    text = text.replace("y[i] + s", "y[i + s.to(al.int32)] + s").replace("N >= 10", "N >= 0")
+    inside = text.replace("mask=i < N)), mask=i < N", "mask=i + s.to(al.int32) < N)), mask=i < N - s.to(al.int32)")
+    assert "out-of-bounds" not in {d.code for d in prove(inside).diagnostics}
+    assert prove(inside.replace("s < 10", "s + 1 < 10")).verdict is Verdict.REFUTED

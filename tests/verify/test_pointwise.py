@@ -19,7 +19,14 @@ def stored(value: str, before: str = "") -> str:
 
 
 POSITIVE = "al.requires(alpha > 0.0)\n    "
+ORDERED = "al.requires(0.5 <= alpha)\n    "
 CASES = (
+    Case(
+        "a clamp to a range that is not empty",
+        rows("al.minimum(al.maximum(x[i], 0.5), alpha)", stored("al.maximum(0.5, al.minimum(v, alpha))"), ORDERED),
+        (("al.maximum(0.5, al", "al.maximum(0.25, al"), ("0.5 <= alpha", "0.25 <= alpha"), ("0.5 <= alpha", "N >= 1")),
+        (("0.5 <= alpha", "alpha > 0.5"), ("0.5 <= alpha", "0.75 < alpha")),
+    ),
     Case(
         "GELU by a sigmoid",
         rows(GELU, stored("v * al.sigmoid(1.5957691216 * v * (1.0 + 0.044715 * v * v))")),

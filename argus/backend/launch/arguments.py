@@ -19,6 +19,7 @@ SCALAR_FORMATS = {
     "uint8": "B7x",
     "int32": "i4x",
     "int64": "q",
+    "uint32": "I4x",
     "float16": "e6x",
     "float32": "f4x",
 }

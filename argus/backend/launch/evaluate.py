@@ -64,8 +64,9 @@ def evaluate(expr: Expr, values: Mapping[str, Number]) -> Number:
             return _sortable(evaluate(x, values), dtype)
         case Op(op="not", args=(x,)) if x.dtype.kind == "bool":
             return not evaluate(x, values)
-        case Op(op=op, args=args):
-            return _FUNCTIONS[op](*(evaluate(arg, values) for arg in args))
+        case Op(op=op, args=args, dtype=dtype):
+            result: Number = _FUNCTIONS[op](*(evaluate(arg, values) for arg in args))
+            return int(result) % 2**dtype.bits if dtype.modular else result
         case _:
             raise TypeError(f"{type(expr).__name__} has no value at launch")
 
@@ -83,6 +84,8 @@ def _cast(value: Number, dtype: DType) -> Number:
         return float(value)
     if dtype.kind == "bool":
         return bool(value)
+    if dtype.modular and isinstance(value, int):
+        return int(value % 2**dtype.bits)
     low, high = dtype.integers
     if isinstance(value, float) and not low <= int(value) <= high:
         raise OverflowError(f"{value} is no {dtype}")  # Machines differ in the result of this conversion.

@@ -8,7 +8,7 @@ from dataclasses import replace
 from argus.diagnostic import Note, Severity, Verdict
 from argus.ir.contents import extent, possible
 from argus.ir.expr import Const, Expr, Op, Param, op, rewrite
-from argus.ir.nodes import Arranged, Assume, InRange, Kernel, Precondition, Requires, Spec
+from argus.ir.nodes import Arranged, Assume, InRange, Kernel, Precondition, Requires, Scalar, Spec
 from argus.ir.types import MAX_EXTENT
 from argus.ir.visit import walk
 from argus.simulate.usage import usage
@@ -52,6 +52,10 @@ def _extents(kernel: Kernel, solver: Solver) -> Iterator[z3.BoolRef]:
     for name in kernel.sizes:
         size = solver.integer(Param(name))
         yield z3.And(size >= 0, size <= MAX_EXTENT)
+    for scalar in kernel.params:
+        if isinstance(scalar, Scalar) and scalar.dtype.is_int:
+            value, (least, most) = solver.integer(Param(scalar.name, scalar.dtype)), scalar.dtype.integers
+            yield z3.And(value >= least, value <= most)
 
 
 def _something(kernel: Kernel, solver: Solver) -> z3.BoolRef:

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from argus.ir.contents import possible
 from argus.ir.expr import Const, Expr, Op, Param
-from argus.ir.nodes import Assume, Kernel, Precondition, Requires
+from argus.ir.nodes import Assume, Kernel, Precondition, Requires, Scalar
 from argus.ir.types import boolean
 from argus.verify.model.deciding import deciding
 from argus.verify.model.isl import Map, Set, isl
@@ -34,6 +34,8 @@ class Known:
         self._kernel, self._translator, self._uses, self._lean = kernel, translator, uses, lean
         self._parts: dict[frozenset[str], Set] = {}
         conditions = [f"0 <= {translator.integer(Param(name), ())}" for name in kernel.sizes]
+        unsigned = (p for p in kernel.params if isinstance(p, Scalar) and p.dtype.modular)
+        conditions += [f"0 <= {translator.integer(Param(p.name, p.dtype), ())} < {2**p.dtype.bits}" for p in unsigned]
         if not lean:
             conditions += self._alignments()
         for precondition in kernel.preconditions:

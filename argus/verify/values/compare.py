@@ -14,7 +14,8 @@ from functools import partial
 from itertools import islice
 from math import isfinite, isnan
 
-from argus.ir.expr import REDUCTIONS
+from argus.ir.expr import REDUCTIONS, conjuncts
+from argus.ir.nodes import Assume, Requires
 from argus.verify.model.isl import UnionMap, UnionSet, empty_set, explicit, merged
 from argus.verify.model.translator import NonAffine
 from argus.verify.values.atoms import Atoms
@@ -49,6 +50,9 @@ class Comparison(Atoms):
         super().__init__(builder)
         self._odd: dict[tuple[int, int], tuple[Term, Term]] = {}
         """Pairs of terms that are not known to be equal functions of elements."""
+        stated = (p.cond for p in builder.model.kernel.preconditions if isinstance(p, (Requires, Assume)))
+        self._facts = [fact for condition in stated for fact in conjuncts(condition)]
+        """What preconditions say of scalars."""
         self._matched: dict[tuple[int, int, Without | None, bool], _Matched] = {}
 
     def match(self, mine: Term, wanted: Term, scope: Scope) -> None:
@@ -241,7 +245,7 @@ class Comparison(Atoms):
             except Parted as parted:
                 pending += [roots.intersect(parted.here), roots.subtract(parted.here)]
                 continue
-            equal(found, specified, leaves.variables)
+            equal(found, specified, leaves.variables, leaves.stated(self._facts))
 
     def _counted_too(self, attempt: Callable[[], None]) -> None:
         if self.exponentials.counting:

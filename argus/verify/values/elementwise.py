@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from argus.ir.expr import OPERATORS
+from argus.ir.expr import OPERATORS, Const, Expr, Op, Param
 from argus.verify.model.isl import UnionMap, UnionSet
 from argus.verify.values.rational import Variable
 from argus.verify.values.scope import Mismatch
@@ -97,6 +97,32 @@ class Leaves:
                 raise Mismatch(reason)
             case _:
                 return Node("variable", value=self._variable(term, path, roots))
+
+    def stated(self, facts: Iterable[Expr]) -> list[tuple[Node, bool]]:
+        """Return what preconditions say of float scalars that occur here: differences that are at least 0, each with
+        whether it is more than 0. Scalars are rounded before preconditions are checked, so comparisons are exact."""
+        found = []
+        for fact in facts:
+            match fact:
+                case Op(op="lt" | "le" | "gt" | "ge" as name, args=(a, b)) if a.dtype.is_float:
+                    less, more = (a, b) if name in ("lt", "le") else (b, a)
+                    sides = [self._scalar(more), self._scalar(less)]
+                    if None not in sides:
+                        found.append((Node("sub", tuple(n for n in sides if n is not None)), name in ("lt", "gt")))
+                case _:
+                    pass
+        return found
+
+    def _scalar(self, expr: Expr) -> Node | None:
+        match expr:
+            case Const(value=value):
+                return Node("constant", value=float(value))
+            case Param(name=name):
+                own = (v.number for v in self._values if isinstance(v.term, Parameter) and v.term.name == name)
+                number = next(own, None)
+                return None if number is None else Node("variable", value=number)
+            case _:
+                return None
 
     def _each(self, terms: tuple[Term, ...], path: UnionMap, roots: UnionSet) -> tuple[Node, ...]:
         return tuple(self.tree(term, path, roots) for term in terms)

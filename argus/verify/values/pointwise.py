@@ -37,10 +37,13 @@ class _Fork(Exception):
     test: int = -1
 
 
-def equal(mine: Node, wanted: Node, variables: list[Variable]) -> None:
-    """Raise `Mismatch` unless two trees over some variables are known to have equal values."""
+def equal(mine: Node, wanted: Node, variables: list[Variable], facts: list[tuple[Node, bool]]) -> None:
+    """Raise `Mismatch` unless two trees over some variables are known to have equal values.
+
+    `facts`: differences of variables that are at least 0, each with whether it is more than 0.
+    """
     values = _Values(variables)
-    pending, count = [_Case()], 0
+    pending, count = [_Case(tuple((values.of(fact).upper, strict) for fact, strict in facts))], 0
     while pending:
         case, count = pending.pop(), count + 1
         if count > _MOST_CASES:
