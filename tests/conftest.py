@@ -16,6 +16,7 @@ import pytest
 
 from argus.backend.cpu import toolchain
 from argus.environment import find_tool, variable
+from tests.costs import Costs
 from tests.long import LONG, left_out
 from tests.results import device, granted
 from tests.slow import SLOW
@@ -30,11 +31,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="write golden files instead of comparing")
     parser.addoption("--prove-results", action="store_true", help="prove each kernel that a test of results runs")
     parser.addoption("--seed", type=int, help="of what GPU tests draw at random; another one every time if left out")
+    parser.addoption("--costs", metavar="FILE", help="print CPU seconds of each folder, and write those of each test")
     parser.addoption("--calls", type=int, default=160, help="how many calls of the library are drawn at random")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Prepare what all workers share: they inherit the environment, and are told the seed."""
+    if config.option.costs:
+        config.pluginmanager.register(Costs(Path(config.option.costs)))
     if "not nightly" in config.option.markexpr and not config.option.prove_results:
         toolchain.OPTIMISATION = "-Og"  # takes g++ half the time; the night compiles as users do
     if hasattr(config, "workerinput"):
