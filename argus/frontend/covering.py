@@ -88,10 +88,11 @@ def _extent(
     the extent of the index tensor's dimension that the parameter indexes.
     """
     alone = [tensor.shape[axis] for axis, item in enumerate(items) if isinstance(item, Name) and item.id == param]
-    found: list[int | Expr] = list(dict.fromkeys(alone))
+    found: list[int | Expr] = list(alone)
     for extents in (direct_extents, divided_extents):
         for function in functions.values() if not found else ():
-            found += [e for e in extents(context, function.body, param) if e not in found]
+            found += extents(context, function.body, param)
+    found = list(dict.fromkeys(found))
     span = functions["at"].span
     if not found:
         help = f"let `{param}` be an index of the output, or index a tensor by `{param}` alone"

@@ -196,6 +196,35 @@ def test_a_part_that_names_an_element_twice_has_no_specification() -> None:
     assert report.verdict is not Verdict.PROVED
 
 
+PAGED = """
+import argus
+import argus.language as al
+
+@argus.kernel
+def kernel(k: al.Tensor[al.float32, "T 128"], slot: al.Tensor[al.int32, "T"], cache: al.Tensor[al.float32, "P 16 128"]):
+    T, P = k.shape[0], cache.shape[0]
+    al.requires(P < 2**26)
+    al.requires(al.in_range(slot, 0, P * 16))
+    al.requires(al.distinct(slot))
+    al.covers(cache, at=lambda t, d: (slot[t] // 16, slot[t] % 16, d))
+    al.spec(cache, lambda t, d: k[t, d])
+    t = al.grid(T)
+    s = al.load(slot[t])
+    al.store(cache[s // 16, s % 16, :], al.load(k[t, :]))
+"""
+
+
+def test_a_slot_is_a_page_and_a_place_in_it() -> None:
+    assert proved(PAGED).verdict is Verdict.PROVED
+    for right, wrong in (
+        ("cache[s // 16, s % 16", "cache[s // 16, (s + 1) % 16"),
+        ("    al.requires(al.distinct(slot))\n", ""),
+        ("al.load(k[t, :])", "al.load(k[0, :])"),
+    ):
+        assert right in PAGED
+        assert proved(PAGED.replace(right, wrong)).verdict is Verdict.REFUTED
+
+
 def test_loaded_lengths_in_specifications() -> None:
     assert proved(LENGTHS).verdict is Verdict.PROVED
     for right, wrong in (
