@@ -59,6 +59,7 @@ SLOW = frozenset({
     "tests/kernels/test_attention_varlen.py",
     "tests/kernels/test_attention_varlen_backward.py",
     "tests/kernels/test_backward.py",
+    "tests/kernels/test_bad_indices.py",
     "tests/kernels/test_blockwise.py",
     "tests/kernels/test_cache_append.py",
     "tests/kernels/test_gemm.py",

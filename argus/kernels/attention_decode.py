@@ -15,6 +15,7 @@ from argus.ir.types import DType
 from argus.kernels.attention import attention_combine, room_of
 from argus.kernels.attention_operands import EIGHT_BITS, HEAD_SIZES, check_scales, results, scale_of
 from argus.kernels.attention_scores import LN2, LOG2E, NEVER, raise_top
+from argus.kernels.dispatch import clamped
 from argus.kernels.rows import dtype_of, same_rank, same_shape
 from argus.runtime.function import Function, Operator
 from argus.runtime.work import Call, Work
@@ -108,7 +109,7 @@ def decode(
     total = al.zeros((ROWS,), al.float32)
     acc = al.zeros((ROWS, E), al.float32)
     for p in range(part * SPAN * PER, al.minimum(al.cdiv(length, BLOCK), (part + 1) * (SPAN * PER))):
-        page = al.load(table[b, p // PER])
+        page = clamped(al.load(table[b, p // PER]), PAGES)  # a number that nobody checked is one of a page
         at = 0 if PER == 1 else p % PER * BLOCK
         # What stands behind a sequence may be no number, and zero times that is none.
         if values is None:
@@ -225,9 +226,9 @@ def attention_decode(
 
     Key j of sequence b is `keys[table[b, j // page], j % page]`, for `j < lens[b]`; `table` `[B, most]` and `lens`
     `[B]` are int32. The M queries, at most 8, are the last of each sequence: the last one sees all keys, the one before
-    it one key less. D is 64 or 128, a page a multiple of 16 keys, and `M * G` at most 64. All numbers in `table` have
-    to be those of pages, also where a sequence has none: this is not checked. Lengths beyond `most * page` count as
-    that. Queries that see no key give zeros. `scale` and `return_lse` are those of `attention`.
+    it one key less. D is 64 or 128, a page a multiple of 16 keys, and `M * G` at most 64. A number in `table` that is
+    none of a page counts as the nearest that is, and a length beyond `most * page` as that. Queries that see no key
+    give zeros. `scale` and `return_lse` are those of `attention`.
 
     A cache has the dtype of q, or is float8_e4m3fn or int8, as `cache_append` writes it. Then its numbers
     are multiplied by `key_scale` and `value_scale`, float32 `[H / G]`, or `[1]` for all heads, which is copied.

@@ -39,6 +39,12 @@ def inside(number, most):
 
 
 @argus.func
+def behind(number):
+    """Return the nearest of the numbers of rows by which one sequence of a batch may begin before another."""
+    return al.minimum(al.maximum(number, -(2**28)), 2**28)
+
+
+@argus.func
 def tiles_of(rows, b, ROWS):
     """Return the number of tiles of sequence b. Specifications use this function, and the next four."""
     return (al.maximum(rows[b + 1] - rows[b], 0) + (ROWS - 1)) // ROWS
@@ -113,24 +119,26 @@ def cut_sequences(
         first,
         lambda t: al.where(
             t < al.sum(lambda b: tiles_of(rows, b, ROWS), B),
-            al.sum(lambda b: al.where(has_tile(rows, t, b, B, ROWS), inside(tile_start(rows, t, b, B, ROWS), T), 0), B),
+            inside(al.sum(lambda b: al.where(has_tile(rows, t, b, B, ROWS), tile_start(rows, t, b, B, ROWS), 0), B), T),
             T,
         ),
     )
-    al.spec(begin, lambda t: al.sum(lambda b: al.where(has_tile(rows, t, b, B, ROWS), inside(keys[b], S), 0), B))
+    al.spec(begin, lambda t: inside(al.sum(lambda b: al.where(has_tile(rows, t, b, B, ROWS), keys[b], 0), B), S))
     al.spec(
         end,
-        lambda t: al.sum(
-            lambda b: al.where(
-                has_tile(rows, t, b, B, ROWS), inside(keys_end(rows, keys, t, b, B, ROWS, CAUSAL), S), 0
+        lambda t: inside(
+            al.sum(
+                lambda b: al.where(has_tile(rows, t, b, B, ROWS), keys_end(rows, keys, t, b, B, ROWS, CAUSAL), 0), B
             ),
-            B,
+            S,
         ),
     )
     if shift is not None:
         al.spec(
             shift,
-            lambda t: al.sum(lambda b: al.where(has_tile(rows, t, b, B, ROWS), keys[b + 1] - rows[b + 1], 0), B),
+            lambda t: behind(
+                al.sum(lambda b: al.where(has_tile(rows, t, b, B, ROWS), keys[b + 1] - rows[b + 1], 0), B)
+            ),
         )
     i = al.grid(al.cdiv(L, BLOCK)) * BLOCK + al.arange(BLOCK)
     starts, shifts = al.zeros((BLOCK,), al.int32), al.zeros((BLOCK,), al.int32)
@@ -146,17 +154,17 @@ def cut_sequences(
         m0 = al.minimum(start[None, :] + (i[:, None] - before[None, :]) * ROWS, stop[None, :])
         hidden = stop[None, :] - al.minimum(m0 + ROWS, stop[None, :]) if CAUSAL else 0
         m1 = al.maximum(n1[None, :] - hidden, n0[None, :])
-        starts += of_tiles(b < B, before, through, i, inside(m0, T))
-        begins += of_tiles(b < B, before, through, i, inside(n0, S)[None, :])
-        ends += of_tiles(b < B, before, through, i, inside(m1, S))
+        starts += of_tiles(b < B, before, through, i, m0)
+        begins += of_tiles(b < B, before, through, i, n0[None, :])
+        ends += of_tiles(b < B, before, through, i, m1)
         if shift is not None:
             shifts += of_tiles(b < B, before, through, i, (n1 - stop)[None, :])
         total += al.sum(tiles)
-    al.store(first[i], al.where(i < total, starts, T), mask=i < L)
-    al.store(begin[i], begins, mask=i < L)
-    al.store(end[i], ends, mask=i < L)
+    al.store(first[i], al.where(i < total, inside(starts, T), T), mask=i < L)
+    al.store(begin[i], inside(begins, S), mask=i < L)
+    al.store(end[i], inside(ends, S), mask=i < L)
     if shift is not None:
-        al.store(shift[i], shifts, mask=i < L)
+        al.store(shift[i], behind(shifts), mask=i < L)
 
 
 @argus.func

@@ -71,6 +71,7 @@ def append(k, v, cos, sin, key_scales, value_scales, slot, keys, values, DTYPE, 
     h = (block * HEADS + al.arange(HEADS))[:, None]
     e = al.arange(BLOCK)[None, :]
     to = al.load(slot[t])
+    there = (h < H) & (0 <= to) & (to < C)  # a place that nobody checked may be none
     x, y = al.load(k[t, h, 0, e], mask=h < H), al.load(k[t, h, 1, e], mask=h < H)
     if cos is not None and sin is not None:
         c, s = al.load(cos[t, e]), al.load(sin[t, e])
@@ -79,16 +80,16 @@ def append(k, v, cos, sin, key_scales, value_scales, slot, keys, values, DTYPE, 
     if key_scales is not None:
         f = reciprocal(al.load(key_scales[h], mask=h < H))
         x, y = stored(x.to(al.float32) * f, STORED), stored(y.to(al.float32) * f, STORED)
-    al.store(keys[to, h, 0, e], x, mask=h < H)
-    al.store(keys[to, h, 1, e], y, mask=h < H)
+    al.store(keys[to, h, 0, e], x, mask=there)
+    al.store(keys[to, h, 1, e], y, mask=there)
     if value_scales is None:
-        al.store(values[to, h, 0, e], al.load(v[t, h, 0, e], mask=h < H), mask=h < H)
-        al.store(values[to, h, 1, e], al.load(v[t, h, 1, e], mask=h < H), mask=h < H)
+        al.store(values[to, h, 0, e], al.load(v[t, h, 0, e], mask=h < H), mask=there)
+        al.store(values[to, h, 1, e], al.load(v[t, h, 1, e], mask=h < H), mask=there)
     else:
         g = reciprocal(al.load(value_scales[h], mask=h < H))
         x, y = al.load(v[t, h, 0, e], mask=h < H), al.load(v[t, h, 1, e], mask=h < H)
-        al.store(values[to, h, 0, e], stored(x.to(al.float32) * g, STORED), mask=h < H)
-        al.store(values[to, h, 1, e], stored(y.to(al.float32) * g, STORED), mask=h < H)
+        al.store(values[to, h, 0, e], stored(x.to(al.float32) * g, STORED), mask=there)
+        al.store(values[to, h, 1, e], stored(y.to(al.float32) * g, STORED), mask=there)
 
 
 @argus.kernel
@@ -143,9 +144,9 @@ def cache_append(
     """Write the keys and values `[T, H, D]` of new tokens into a cache `[pages, page, H, D]`, in place.
 
     Token t goes to place `slots[t] % page` of page `slots[t] // page`; `slots` is int32 `[T]`. Its numbers have to be
-    different, and those of places that there are: this is not checked. With `cos` and `sin`, float32 `[T, D / 2]`, key
-    element e < D / 2 of token t becomes `k[e] * cos[t, e] - k[e + D / 2] * sin[t, e]`, and element e + D / 2 becomes
-    `k[e + D / 2] * cos[t, e] + k[e] * sin[t, e]`. D is a power of two from 16 to 256.
+    different, which is not checked; a token whose place the cache does not have is not written. With `cos` and `sin`,
+    float32 `[T, D / 2]`, key element e < D / 2 of token t becomes `k[e] * cos[t, e] - k[e + D / 2] * sin[t, e]`, and
+    element e + D / 2 becomes `k[e + D / 2] * cos[t, e] + k[e] * sin[t, e]`. D is a power of two from 16 to 256.
 
     A cache has the dtype of k, or is float8_e4m3fn or int8. Then it gets the nearest numbers of 8 bits to those over
     `key_scale` and `value_scale`, finite float32 `[H]`, or `[1]` for all heads, which is copied; too large numbers

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argus
 import argus.language as al
+from argus.kernels.dispatch import clamped
 
 
 @argus.kernel(num_warps=1)
@@ -23,12 +24,12 @@ def next_slots(
     al.spec(
         slots,
         lambda b, m: (
-            table[b, al.minimum(lens[b] + m, L * PAGE - 1) // PAGE] * PAGE
-            + al.minimum(lens[b] + m, L * PAGE - 1) % PAGE
+            table[b, al.minimum(al.minimum(al.maximum(lens[b], 0), L * PAGE - 1) + m, L * PAGE - 1) // PAGE] * PAGE
+            + al.minimum(al.minimum(al.maximum(lens[b], 0), L * PAGE - 1) + m, L * PAGE - 1) % PAGE
         ),
     )
     block, b = al.grid(al.cdiv(M, BLOCK), B)
     m = block * BLOCK + al.arange(BLOCK)
-    place = al.minimum(al.load(lens[b]) + m, L * PAGE - 1)
+    place = al.minimum(clamped(al.load(lens[b]), L * PAGE) + m, L * PAGE - 1)
     page = al.load(table[b, place // PAGE], mask=m < M)
     al.store(slots[b, m], page * PAGE + place % PAGE, mask=m < M)

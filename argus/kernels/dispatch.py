@@ -166,22 +166,26 @@ def cut_into_tiles(
     offsets: al.Tensor[al.int32, "E1"],
     first: al.Tensor[al.int32, "L1"],
     owner: al.Tensor[al.int32, "L1"],
+    P: al.int32,
     ROWS: al.constexpr = 128,
     EXPERTS: al.constexpr = 128,
     BLOCK: al.constexpr = 16,
 ):
-    """Compute where each tile begins (`first`), and which expert it belongs to (`owner`)."""
+    """Compute where each tile begins (`first`), in the range from 0 to P, and which expert it belongs to (`owner`)."""
     E = offsets.shape[0] - 1
     L = first.shape[0]
-    al.requires((E > 0) & (E <= EXPERTS) & (L < 2**22))
+    al.requires((E > 0) & (E <= EXPERTS) & (L < 2**22) & (0 <= P) & (P < 2**30))
     al.requires(al.in_range(offsets, 0, 2**30))
     al.spec(owner, lambda t: owner_of(offsets, t, E, ROWS))
     al.spec(
         first,
-        lambda t: al.minimum(
-            al.sum(lambda e: al.where(e == owner_of(offsets, t, E, ROWS), offsets[e], 0), E)
-            + (t - tiles_before(offsets, owner_of(offsets, t, E, ROWS), E, ROWS)) * ROWS,
-            al.sum(lambda e: al.where(e == owner_of(offsets, t, E, ROWS), offsets[e + 1], 0), E),
+        lambda t: clamped(
+            al.minimum(
+                al.sum(lambda e: al.where(e == owner_of(offsets, t, E, ROWS), offsets[e], 0), E)
+                + (t - tiles_before(offsets, owner_of(offsets, t, E, ROWS), E, ROWS)) * ROWS,
+                al.sum(lambda e: al.where(e == owner_of(offsets, t, E, ROWS), offsets[e + 1], 0), E),
+            ),
+            P + 1,
         ),
     )
     i = al.grid(al.cdiv(L, BLOCK)) * BLOCK + al.arange(BLOCK)
@@ -194,5 +198,5 @@ def cut_into_tiles(
     before = al.sum(al.where(e[None, :] < own[:, None], tiles[None, :], 0), axis=1)
     start = al.sum(al.where(e[None, :] == own[:, None], begin[None, :], 0), axis=1)
     last = al.sum(al.where(e[None, :] == own[:, None], end[None, :], 0), axis=1)
-    al.store(first[i], al.minimum(start + (i - before) * ROWS, last), mask=i < L)
+    al.store(first[i], clamped(al.minimum(start + (i - before) * ROWS, last), P + 1), mask=i < L)
     al.store(owner[i], own, mask=i < L)

@@ -24,7 +24,8 @@ def grouped_product(x: torch.Tensor, w: torch.Tensor, offsets: torch.Tensor) -> 
     """Return `x[p] @ w[e]` for each row p, where `offsets[e] <= p < offsets[e + 1]`.
 
     `x` is `[P, K]` and `w` `[E, K, N]`, float16 or bfloat16, and either of K and N has a stride of 1. `offsets`, int32
-    `[E + 1]`, begins with 0 and does not decrease. Rows from the last offset on are not computed. Raises LaunchError.
+    `[E + 1]`, begins with 0 and does not decrease. Rows from the last offset on are not computed. Offsets beyond P
+    count as P. Raises LaunchError.
     """
     found: torch.Tensor = grouped_function((x, w, offsets))
     return found
@@ -43,9 +44,8 @@ def _work(tensors: Tensors, _numbers: tuple[Number, ...]) -> Work:
     tile = tile_of(target_of(str(x.device)), rows, count, aligned(x, own), False, False, turned)
     side = int(tile["ROWS"])
     first, owner = (offsets.new_empty(max(1, tiles(rows, count, side)) + 1) for _ in range(2))
-    cut = Call(
-        dispatch.cut_into_tiles, (offsets, first, owner), {"ROWS": side, "EXPERTS": power(count), "num_warps": 8}
-    )
+    shape = {"ROWS": side, "EXPERTS": power(count), "num_warps": 8}
+    cut = Call(dispatch.cut_into_tiles, (offsets, first, owner, rows), shape)
     constants = {"DTYPE": dtype, **({"WEIGHTS": "E K N"} if turned else {}), **tile}
     return Work((cut, Call(experts.expert_rows, (x, None, first, owner, own, out), constants)), (out,))
 

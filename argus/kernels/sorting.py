@@ -44,7 +44,7 @@ class Order:
         many = max(1, tiles(self.pairs, count, side))
         first, owner = (self.token.new_empty(many + 1) for _ in range(2))
         constants = {"ROWS": side, "EXPERTS": power(count), "num_warps": 8}
-        return Tiles(Call(dispatch.cut_into_tiles, (self.offsets, first, owner), constants), first, owner)
+        return Tiles(Call(dispatch.cut_into_tiles, (self.offsets, first, owner, self.pairs), constants), first, owner)
 
 
 @dataclass(frozen=True, slots=True)

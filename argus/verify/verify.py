@@ -30,6 +30,7 @@ from argus.verify.opinion.asked import listening
 from argus.verify.opinion.opinion import second
 from argus.verify.questions import FLOW, Answer, Questions, without_consequences
 from argus.verify.reductions.alike import alone
+from argus.verify.reductions.clamps import unlimited
 from argus.verify.reductions.counts import spelled
 from argus.verify.reductions.joined import joined
 from argus.verify.reductions.named import Named, named
@@ -125,7 +126,7 @@ class _Run:
     def __init__(self, kernel: Kernel, limit_s: float, exact: bool) -> None:
         self.exact = exact
         self.launched, self.started = kernel, time.monotonic()
-        self.kernel = spelled(as_launched(unite(without_promises(kernel))))
+        self.kernel = spelled(unlimited(as_launched(unite(without_promises(kernel)))))
         self.whole = Work.of_seconds(limit_s)
         self.work = self.whole.part(self.whole.left - min(2 * REPLAY, self.whole.left // 3))
         """What proofs may take: enough is left for replays and a search."""
