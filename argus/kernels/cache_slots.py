@@ -24,8 +24,8 @@ def next_slots(
     al.spec(
         slots,
         lambda b, m: (
-            table[b, al.minimum(al.minimum(al.maximum(lens[b], 0), L * PAGE - 1) + m, L * PAGE - 1) // PAGE] * PAGE
-            + al.minimum(al.minimum(al.maximum(lens[b], 0), L * PAGE - 1) + m, L * PAGE - 1) % PAGE
+            table[b, al.minimum(al.minimum(lens[b], L * PAGE - 1) + m, L * PAGE - 1) // PAGE] * PAGE
+            + al.minimum(al.minimum(lens[b], L * PAGE - 1) + m, L * PAGE - 1) % PAGE
         ),
     )
     block, b = al.grid(al.cdiv(M, BLOCK), B)
