@@ -16,7 +16,7 @@ from argus.knowledge import Entry, Reason, entries, entry_json, facts_of, reason
 
 def run(options: argparse.Namespace) -> int:
     """List the entries that contain the words of a query, or those that apply to a kernel, with the reasons."""
-    query = options.query
+    options.query = query = " ".join(options.query)
     if query and ("::" in query or query.endswith(".py") or os.path.exists(query)):
         return _of_kernels(options)
     found = search(query) if query else list(entries())

@@ -55,12 +55,14 @@ def _reference(file: str) -> Path | None:
 
 def _stitched(path: Path, options: argparse.Namespace) -> int:
     """Tune the kernels to which a model is compiled, and write the choices."""
+    from argus.agents.stitch import Limits as Bounds
     from argus.agents.stitch import stitch
 
     folder = Folder(options.out or Path(f"{path.stem}-optimized"))
     device = "cpu" if options.target == "cpu" else "cuda:0"
     try:
-        found = stitch(path, device, folder, show=(lambda line: None) if options.json else lambda line: _said(line))
+        found = stitch(path, device, folder, Bounds(minutes=options.minutes),
+                       (lambda line: None) if options.json else _said)  # fmt: skip
     except OSError as error:
         raise unwritable(error.filename or folder.path, error) from error
     if options.json:

@@ -117,7 +117,7 @@ def _repair(sub: Parser) -> None:
 
 
 def _knowledge(sub: Parser) -> None:
-    sub.add_argument("query", nargs="?", metavar=f"QUERY|{_FILE}", help="words, or a kernel; default: all")
+    sub.add_argument("query", nargs="*", metavar=f"QUERY|{_FILE}", help="words, or a kernel; default: all")
     _target(sub, "sm_90a")
     _json(sub, "a JSON list with an object for each entry")
     _sizes(sub)

@@ -162,6 +162,27 @@ def test_files_that_are_no_model(text: str, tmp_path: Path, monkeypatch: pytest.
     assert "Model" in raised.value.diagnostics[0].help
 
 
+@pytest.mark.parametrize(("minutes", "drafts"), [(math.inf, 7), (0.0, 1)])
+def test_no_numbers_are_tried_twice(
+    minutes: float, drafts: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each draft is faster here, so every plan is followed by another, and goes on from the best numbers."""
+    kernel, asked = item("cpu"), list[str]()
+    made = {"key": kernel.key, "name": kernel.name, "text": kernel.text, "target": "cpu", "sizes": {},
+            "constants": dict(kernel.now.constants), "warps": kernel.now.warps}  # fmt: skip
+
+    def ask(self: object, request: dict[str, object], limit_s: float, fatal: bool = True) -> dict[str, object]:
+        if "choices" in request:
+            asked.append(json.dumps(request["choices"], sort_keys=True))
+        return {"us": 100.0 / (1 + len(asked)), "items": [made]}
+
+    monkeypatch.setattr(loop._Loop, "_ask", ask)
+    monkeypatch.setattr(loop, "_proved", lambda item, choice: True)
+    found = stitch(tmp_path / "reference.py", "cpu", Folder(tmp_path / "run"), Limits(attempts=2, minutes=minutes))
+    assert len(asked) == len(set(asked)) == drafts, asked
+    assert found.best_us == 100.0 / (1 + drafts)
+
+
 @pytest.mark.slow
 def test_a_model_is_stitched(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """On the processor. The draft agrees with the reference; what is kept is never slower than the draft."""

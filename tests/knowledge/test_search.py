@@ -58,3 +58,5 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert "products >= 1 (1)" in found["stage-operands"]["why"]
     assert main(["knowledge", "quaternions"]) == 2
     assert "no entry speaks of" in capsys.readouterr().err
+    assert main(["knowledge", "copy", "engine"]) == 0
+    assert "vectors-by-the-copy-engine" in capsys.readouterr().out

@@ -64,7 +64,9 @@ def report(problem: Problem, state: State) -> str:
     lines = [f"# {problem.name} on {problem.target}", "",
              f"{_us(start)} at the start, {_us(best)} at the end, after {len(state.trials) - 1} candidates.", said,
              "Sizes: " + ", ".join(f"{k} = {v}" for k, v in problem.sizes.items()) + ".", ""]  # fmt: skip
-    if state.best == 0:
+    if len(state.trials) == 1:
+        lines += ["The time ended before a candidate was tried; the same command with more `--minutes` goes on.", ""]
+    elif state.best == 0:
         lines += ["Nothing was faster: the best kernel is a copy of the author's.", ""]
     if best.specialised:
         lines += [
@@ -72,9 +74,11 @@ def report(problem: Problem, state: State) -> str:
             "",
         ]
     lines += ["| step | time |", "|---|---|",
-              *(f"| {t.name}: {_cell(t.how)} | {_us(t)} |" for t in reversed(way)), "",
-              "| refused at | candidates |", "|---|---|", *(f"| {k} | {v} |" for k, v in state.refused().items()), "",
-              f"Of {wrong} candidates that were wrong or slower, {early} were rejected before a compiler ran.", "",
+              *(f"| {t.name}: {_cell(t.how)} | {_us(t)} |" for t in reversed(way)), ""]  # fmt: skip
+    if state.refused():
+        counts = [f"| {stage} | {count} |" for stage, count in state.refused().items()]
+        lines += ["| refused at | candidates |", "|---|---|", *counts, ""]
+    lines += [f"Candidates that were wrong or slower: {wrong}. A compiler ran for {wrong - early} of them.", "",
               "![Time of each candidate](history.svg)", ""]  # fmt: skip
     return "\n".join(lines)
 

@@ -10,9 +10,10 @@ import json
 import math
 import os
 import secrets
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -44,11 +45,12 @@ Over = Callable[[Callable[[Choice], Any], Iterable[Choice]], Iterable[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Attempts for each kernel of the plan, plans after the first one, and kernels of a plan."""
+    """Attempts for each kernel of the plan, plans after the first one, kernels of a plan, and minutes in all."""
 
     attempts: int = 3
     replans: int = 2
     kernels: int = 4
+    minutes: float = math.inf
 
 
 @dataclass(slots=True)
@@ -75,6 +77,8 @@ class _Loop:
         self.found = Stitch()
         self.seed = secrets.randbelow(2**31)
         self._pool: ProcessPoolExecutor | None = None
+        self._tried: dict[str, list[Choice]] = {}
+        self._end = time.monotonic() + 60 * limits.minutes
 
     def _over(self, work: Callable[[Choice], Any], choices: Iterable[Choice]) -> Iterable[Any]:
         """Do the work for each choice, in processes if there are several processors."""
@@ -107,19 +111,26 @@ class _Loop:
             before = found.best_us
             for item in todo:
                 self._tune(item)
-            if found.best_us > before * _PLENTY:
+            if found.best_us > before * _PLENTY or time.monotonic() > self._end:
                 break
         found.kernels = [item.name for item in items]
         return found
 
     def _tune(self, item: Item) -> None:
-        """Try other numbers of one kernel. Stop after two attempts in a row without a gain."""
-        idle = 0
-        for choice in ranked(item, self._over)[: self.limits.attempts]:
+        """Try other numbers of one kernel near its best ones. Stop after two attempts in a row without a gain.
+
+        Nothing is tried twice: another time of the same numbers is no gain.
+        """
+        idle, item = 0, replace(item, now=self.found.choices.get(item.key, item.now))
+        tried = self._tried.setdefault(item.key, [])
+        for choice in ranked(item, self._over, tried)[: self.limits.attempts]:
+            if time.monotonic() > self._end:
+                return
+            tried.append(choice)
             before = self.found.best_us
-            self._draft(
-                {**self.found.choices, item.key: choice}, f"{item.name} {dict(choice.constants)} {choice.warps}"
-            )
+            numbers = [f"{name} = {value}" for name, value in choice.constants.items()]
+            what = f"{item.name} with {', '.join([*numbers, f'{choice.warps} warps'])}"
+            self._draft({**self.found.choices, item.key: choice}, what)
             idle = 0 if self.found.best_us < before else idle + 1
             if idle == 2:
                 return
@@ -161,15 +172,15 @@ def _item(data: dict[str, Any]) -> Item:
     return item
 
 
-def ranked(item: Item, over: Over = map) -> list[Choice]:
+def ranked(item: Item, over: Over = map, tried: Sequence[Choice] = ()) -> list[Choice]:
     """Return the choices of a kernel that are proved and expected to be faster than its current choice, the fastest
     first.
 
     Without a model of the target, return the choices nearest to the current one. `over` is `map`, or one that spreads
-    its work over processes.
+    its work over processes. Choices that were tried are left out.
     """
     now = predicted(item, item.now)
-    near = list(neighbours(item.now))[:_LOOKED]
+    near = [choice for choice in neighbours(item.now) if choice not in tried][:_LOOKED]
     if now is not None:
         timed = [(seconds, place) for place, seconds in enumerate(over(partial(predicted, item), near))
                  if seconds is not None and seconds < now * _BETTER]  # fmt: skip
