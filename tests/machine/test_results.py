@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from argus.source import SourceFile
 from tests.backend.host import to_bfloat16
 from tests.conftest import require
 from tests.machine import cases
+from tests.machine.families import FAMILIES
 from tests.machine.kernels import run
 
 pytestmark = pytest.mark.slow
@@ -95,15 +97,41 @@ def test_moderate_numbers_are_rounded_to_nearest() -> None:
     np.testing.assert_array_equal(out, to_bfloat16(x))
 
 
-def library(*names: str) -> dict[str, str]:
+NEGATED = """
+import argus
+import argus.language as al
+
+@argus.kernel(num_warps=1)
+def negated(keys: al.Tensor[al.int32, "N 256"], out: al.Tensor[al.float32, "N 256"]):
+    row = al.program_id(0)
+    al.store(out[row, :], al.sigmoid(al.sortable(al.load(keys[row, :]), al.float32)))
+"""
+
+
+def test_numbers_made_of_chosen_bits_are_negated() -> None:
+    """clang loses the sign of every second of them if it sees that an integer selection made their bits."""
+    kernel = lower(elaborate(SourceFile("negated.py", NEGATED), "negated", Options("gfx942")), "gfx942")
+    x = np.linspace(-4, 4, 512, dtype=np.float32).reshape(2, 256)
+    bits = x.view(np.int32)
+    out = np.zeros_like(x)
+    run(kernel, (2,), ("out",), keys=np.where(x < 0, -(bits & 0x7FFFFFFF), bits), out=out, N=2)
+    np.testing.assert_allclose(out, 1 / (1 + np.exp(-x.astype(np.float64))), rtol=1e-6)
+
+
+def printed(module: str, *names: str) -> dict[str, Any]:
+    """Run a program of this folder; return the JSON that it prints last."""
     require(find_compiler(), "clang 17 or newer")
     require(find_disassembler(), "llvm-objdump")
     pytest.importorskip("torch")
-    command = [sys.executable, "-m", "tests.machine.library", *names]
+    command = [sys.executable, "-m", f"tests.machine.{module}", *names]
     done = subprocess.run(command, cwd=Path(__file__).parents[2], check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    found: dict[str, str] = json.loads(done.stdout)
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
+
+
+def library(*names: str) -> dict[str, str]:
+    return printed("library", *names)
 
 
 def test_rows() -> None:
@@ -125,3 +153,12 @@ def test_the_whole_library() -> None:
     for name, what in found.items():
         wanted = next((message for refused, message in REFUSED.items() if name.startswith(refused)), "right")
         assert what == wanted, name
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("family", FAMILIES)
+def test_families(family: str) -> None:
+    """The tests of the kernels' results, as for an MI300X."""
+    found = printed("families", family)
+    assert found["failed"] == []
+    assert found["passed"] > 0 and found["launches"] > 0

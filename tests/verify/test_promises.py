@@ -22,7 +22,7 @@ def kernel(x: al.Tensor[al.float32, "N 256"], top: al.Tensor[al.float32, "N"], o
     al.spec(top, lambda i: {spec})
     row = al.grid(N)
     values = al.load(x[row, :])
-    al.store(top[row], al.max({promise}(values)))
+    al.store(top[row], {promise}(al.maximum(al.max({promise}(values)), al.load(x[row, 0]))))
     doubled = values * {factor}
     al.store(out[row, :], {promise}(doubled).to(al.bfloat16))
 """
@@ -65,6 +65,7 @@ def test_lanes_combine_what_was_promised_like_their_own_numbers() -> None:
     kept, open_ = (emitted("gfx942", given) for given in ("", "al.without_nan"))
     exchanged = "(total[0], argus::shuffle_xor(total[0], 32))"
     assert f"argus::maximum{exchanged}" in kept and f"argus::maximum_of_two{exchanged}" in open_
+    assert "= argus::maximum(" in kept and "= argus::maximum(" not in open_
 
 
 @pytest.mark.parametrize("promise", PROMISES)

@@ -180,7 +180,7 @@ class Printer:
         """Return the C++ of an expression of which NaN may become any number."""
         match expr:
             case Op(op="maximum" | "minimum" as name) if self.writer.waves and expr.dtype == float32:
-                return f"argus::{name}_of_two({', '.join(self._same_type(expr, TERNARY))})"
+                return f"argus::{name}_of_two({', '.join(self._same_type(expr))})"
             case _:
                 return self.text(expr, needed)
 

@@ -24,7 +24,12 @@
 
 namespace argus::target {
 ARGUS_FN unsigned bits_of(float x) { return __builtin_bit_cast(unsigned, x); }
-ARGUS_FN float float_of(unsigned bits) { return __builtin_bit_cast(float, bits); }
+// clang (19.1) negates only the second of two numbers whose bits an integer selection chose (performFNegCombine takes
+// them for the halves of a double). So it does not see how the bits came about.
+ARGUS_FN float float_of(unsigned bits) {
+    if (!__builtin_constant_p(bits)) asm("" : "+v"(bits));
+    return __builtin_bit_cast(float, bits);
+}
 }  // namespace argus::target
 
 #include "argus_math.h"
@@ -163,7 +168,7 @@ template <int N, class T> ARGUS_FN void narrow_moderate(const float* from, T* to
 #pragma unroll
         for (int i = 0; i < N; i += 2) {
             const f32x2 x = {from[i], from[i + 1]};
-            const f32x2 less = __builtin_elementwise_fma(x, scale, -x);
+            const f32x2 less = x * (scale - 1.0f);
             const f32x2 rounded = __builtin_elementwise_fma(x, scale, -less);
             *(target::word<2, T>*)(to + i) =
                 __builtin_amdgcn_perm(target::bits_of(rounded.y), target::bits_of(rounded.x), 0x07060302u);

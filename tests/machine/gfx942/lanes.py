@@ -70,14 +70,14 @@ _STEPS: dict[str, Callable[[int], tuple[Any, Any]]] = {
 def cut(raw: Callable[[Wave], Any], selection: str, kind: str, signed: bool) -> Callable[[Wave], Any]:
     """Return the reader of a byte or half of what `raw` reads, as a number of `kind` (SDWA, section 6.6.1)."""
     shift, width = _SELECTED[selection]
-    dtype = {"u": np.uint32, "i": np.int32, "f": np.float32, "w": np.uint16, "j": np.int16}[kind]
+    dtype = {"u": np.uint32, "i": np.int32, "f": np.float32, "w": np.uint16, "j": np.int16, "h": np.float16}[kind]
     mask = np.uint32((1 << width) - 1)
 
     def read(wave: Wave) -> Any:
         bits = np.asarray(raw(wave) >> np.uint32(shift) & mask)
         if signed:
             bits = (bits.view(np.int32) << (32 - width) >> (32 - width)).view(np.uint32)
-        return (bits.astype(np.uint16) if kind in "wj" else bits).view(dtype)
+        return (bits.astype(np.uint16) if kind in "wjh" else bits).view(dtype)
 
     return read
 

@@ -117,7 +117,7 @@ ROWS: dict[str, Row] = {
     "v_min3_i32": ("i", "iii", lambda a, b, c: np.minimum(np.minimum(a, b), c)),
     "v_max3_u32": ("u", "uuu", lambda a, b, c: np.maximum(np.maximum(a, b), c)),
     "v_min3_u32": ("u", "uuu", lambda a, b, c: np.minimum(np.minimum(a, b), c)),
-    "v_med3_i32": ("i", "iii", lambda a, b, c: np.median([a, b, c], axis=0).astype(np.int32)),
+    "v_med3_i32": ("i", "iii", lambda a, b, c: np.maximum(np.minimum(a, b), np.minimum(np.maximum(a, b), c))),
     # float32
     "v_add_f32": ("f", "ff", np.add),
     "v_sub_f32": ("f", "ff", np.subtract),
