@@ -38,6 +38,9 @@ SMALL, FRACTIONS, LARGE, NEGATIVE = (-6, 7, 1.0), (-6, 7, 2.0**-4), (-6, 7, 16.0
 EXTREMES = ("least", "greatest", "alternating")
 """Contents of index tensors that are made of the ends of their declared range."""
 
+WHOLE = "whole"
+"""Contents of integer tensors of 8 and 16 bits without a declared range: all numbers of the type."""
+
 _UNDECLARED = {"int": (-3, 8), "uint": (0, 8), "bool": (0, 2)}
 """The range [low, high) of integers in generated inputs without a declared range, by kind of type. The ranges include 0
 and, if possible, negative numbers."""
@@ -79,7 +82,7 @@ def replay(
     `seed`. `floats` = (low, high, factor) describes floats: integers in [low, high) times the factor. Float scalars are
     half of the factor, and different from each other if the preconditions allow it. Integer tensors hold values within
     their declared `InRange`, and otherwise from -3 to 7. With `extreme`, one of `EXTREMES`, those of a tensor
-    without a declared arrangement are all the least, all the greatest, or both in turns. `tensors`
+    without a declared arrangement are all the least, all the greatest, or both in turns; see also `WHOLE`. `tensors`
     replaces these values, for whole tensors or at single coordinates. Elements are generated when they are accessed, so
     sizes may be large.
 
@@ -195,6 +198,8 @@ def _contents(
         raise NotReplayable(f"{tensor.name} has elements, but no values are as declared, in [{low}, {high})")
     if what is not None and what.how:
         return Dense(_arranged(tensor, what, shape, seed, given or {}), keep=True)
+    if extreme == WHOLE and what is None and tensor.dtype.is_int and tensor.dtype.bits <= 16:
+        low, high = tensor.dtype.integers[0], tensor.dtype.integers[1] + 1
     extreme = "" if what is None else extreme
     fill = _Fill(f"{seed}{tensor.name}", tensor.dtype, low, high, factor, shape, given or {}, extreme)
     if prod(shape) <= _DENSE:

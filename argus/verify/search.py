@@ -17,7 +17,7 @@ from argus.ir.contents import arrangements
 from argus.ir.nodes import InRange, Kernel, MemoryObject, Roles, Spec
 from argus.ir.visit import walk
 from argus.simulate import NotReplayable, Violation, replay
-from argus.simulate.replay import EXTREMES, FRACTIONS, LARGE, NEGATIVE, SMALL
+from argus.simulate.replay import EXTREMES, FRACTIONS, LARGE, NEGATIVE, SMALL, WHOLE
 from argus.simulate.sizes import round_the_rings, several_programs, size_vectors
 from argus.verify.findings import FailurePlace
 from argus.verify.values.padding import padded_exponentials
@@ -59,6 +59,7 @@ def search(kernel: Kernel, values: bool, tags: bool, work: Work, before: Trial |
         return Trial(None, True, values)
     done, runs = (before.tried, before.runs) if before is not None and before.values == values else (0, 0)
     inputs: list[tuple[int, int, float] | str] = [*(_floats(kernel) if values else (SMALL,)), *_indices(kernel)]
+    inputs += [WHOLE] if values and any(t.dtype.is_int and t.dtype.bits <= 16 for t in kernel.tensors) else []
     trials = list(product(_sizes(kernel), inputs))
     for number, (vector, given) in enumerate(trials[done:], done):
         violations = _run(kernel, vector, given, values, tags, work)

@@ -171,3 +171,29 @@ def test_a_loaded_mask_of_a_plain_load() -> None:
     assert report(MASKED).verdict is Verdict.PROVED
     assert report(MASKED.replace("flag >= 1", "flag >= 0")).verdict is Verdict.REFUTED
     assert report(MASKED.replace("al.load(x[i]", "al.load(x[N - 1 - i]")).verdict is Verdict.REFUTED
+
+
+NIBBLES = """
+import argus.language as al
+
+@argus.kernel
+def nibbles(w: al.Tensor[al.uint8, "N H"], scale: al.Tensor[al.float32, "N"], out: al.Tensor[al.float32, "N K"]):
+    N, H = w.shape
+    K = out.shape[1]
+    al.requires((K == 2 * H) & (H < 2**29))
+    al.spec(out, lambda n, k: (((w[n, k // 2].to(al.int32) >> (4 * (k % 2))) & 15) - 8).to(al.float32) * scale[n])
+    n, b = al.grid(N, al.cdiv(H, 64))
+    h = b * 64 + al.arange(64)
+    v = al.load(w[n, h], mask=h < H).to(al.int32)
+    al.store(out[n, 2 * h], ((v & 15) - 8).to(al.float32) * al.load(scale[n]), mask=h < H)
+    al.store(out[n, 2 * h + 1], ((v >> 4) - 8).to(al.float32) * al.load(scale[n]), mask=h < H)
+"""
+
+
+def test_two_numbers_in_a_byte() -> None:
+    assert report(NIBBLES).verdict is Verdict.PROVED
+    for before, after in (("v & 15", "v & 7"), ("v >> 4", "v >> 3"), ("out[n, 2 * h + 1]", "out[n, 2 * h]")):
+        assert report(NIBBLES.replace(before, after)).verdict is Verdict.REFUTED
+    signed = NIBBLES.replace("al.uint8", "al.int8")  # v >> 4 of a negative number is negative
+    assert report(signed).verdict is Verdict.REFUTED
+    assert report(signed.replace("(v >> 4)", "((v >> 4) & 15)")).verdict is Verdict.PROVED

@@ -19,6 +19,7 @@ from argus.ir.nodes import Assume, Requires
 from argus.verify.model.isl import UnionMap, UnionSet, empty_set, explicit, merged
 from argus.verify.model.translator import NonAffine
 from argus.verify.values.atoms import Atoms
+from argus.verify.values.bits import BITS, simplified
 from argus.verify.values.elementwise import Leaves, Parted, elementwise
 from argus.verify.values.functions import described
 from argus.verify.values.linear import EmptyRow
@@ -89,6 +90,12 @@ class Comparison(Atoms):
             raise Mismatch("a value that nothing wrote takes part", scope.origins(lost))
 
     def _form(self, mine: Term, wanted: Term, scope: Scope) -> None:
+        if any(isinstance(t, Apply) and t.op in BITS for t in (mine, wanted)):
+            kernel = self.model.kernel
+            simple = simplified(mine, scope.path, kernel), simplified(wanted, scope.other, kernel)
+            if simple[0] is not mine or simple[1] is not wanted:
+                self.match(*simple, scope)
+                return
         match mine, wanted:
             case _, Opaque(reason=reason):
                 raise Mismatch(reason)

@@ -48,7 +48,7 @@ def exact(term: Term, dtype: DType, kernel: Kernel) -> Term:
     """
     if not dtype.is_int or dtype.modular or not _computed(term):
         return term
-    bounded = dtype.bits >= 32 or _interval(term, kernel) is not None
+    bounded = dtype.bits >= 32 or interval(term, kernel) is not None
     if bounded and not _leaves(term, dtype, kernel):
         return term
     return Opaque(f"a result that may have wrapped around in {dtype}: state al.requires(al.in_range(...)) or widen it")
@@ -56,7 +56,7 @@ def exact(term: Term, dtype: DType, kernel: Kernel) -> Term:
 
 def _leaves(term: Term, dtype: DType, kernel: Kernel) -> bool:
     """Return True if the known bounds of a term, or of a term within it, exceed the range of the type."""
-    known = _interval(term, kernel)
+    known = interval(term, kernel)
     if known is not None:
         return not _fits(known, dtype)
     match term:
@@ -81,7 +81,7 @@ _KEEPING = ("minimum", "maximum", "and", "or", "xor", "mod", "shr")
 """Integer operators whose result always lies in the range of the operands' type."""
 
 
-def _interval(term: Term, kernel: Kernel) -> Interval | None:
+def interval(term: Term, kernel: Kernel) -> Interval | None:
     """Return constant bounds of an integer term, by unbounded arithmetic on the bounds of its parts; None if unknown.
 
     Overflow need not be considered: a result that may wrap around has no term where its full value is used (`exact`).
@@ -94,15 +94,15 @@ def _interval(term: Term, kernel: Kernel) -> Interval | None:
         case Parameter(bounds=bounds):
             return bounds
         case Via(term=inner):
-            return _interval(inner, kernel)
+            return interval(inner, kernel)
         case Cases(parts=parts):
-            return _hull([_interval(inner, kernel) for _, inner in parts])
+            return _hull([interval(inner, kernel) for _, inner in parts])
         case Choice(yes=yes, no=no):
-            return _hull([_interval(yes, kernel), _interval(no, kernel)])
+            return _hull([interval(yes, kernel), interval(no, kernel)])
         case Reduce(op="maximum" | "minimum", start=start, parts=parts):
-            return _hull([_interval(each, kernel) for each in (start, *(inner for _, inner in parts))])
+            return _hull([interval(each, kernel) for each in (start, *(inner for _, inner in parts))])
         case Apply(op=op, args=(inner,)) if op.startswith(_CAST):
-            dtype, known = DTYPES[op.removeprefix(_CAST)], _interval(inner, kernel)
+            dtype, known = DTYPES[op.removeprefix(_CAST)], interval(inner, kernel)
             return known if known is not None and _fits(known, dtype) else dtype.integers
         case Apply(op=op, args=args) if op.endswith(" of integers"):
             return 0, 1
@@ -111,7 +111,7 @@ def _interval(term: Term, kernel: Kernel) -> Interval | None:
         case Apply(op=op, args=args):
             if op not in _GROWING and op not in _KEEPING:
                 return None
-            ranges = [_interval(a, kernel) for a in args]
+            ranges = [interval(a, kernel) for a in args]
             if op == "and":  # One operand that is not negative bounds the result.
                 ranges = [each or WIDE for each in ranges]
             complete = [each for each in ranges if each is not None]
