@@ -245,7 +245,7 @@ class _Compilation:
         """Return the launch of a proved kernel."""
         read = [p.value for p in text.layout.reads]
         kernel = jit(order(text, self.target(group)).source(path or "<graph>"))
-        return Kernel(kernel, text.layout, subgraph(group.nodes, read, group.outputs), told)
+        return Kernel(kernel, text.layout, subgraph(group.nodes, read, group.outputs), told, group.scatter is not None)
 
     def launch(self, group: Group, text: KernelText) -> Step:
         """Return the step that launches a proved kernel."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from argus.graph.library import copies_too_much
 from argus.graph.operators import arguments, name_of, row_of
-from argus.graph.row import POINTWISE, VIEW, WINDOW, Row
+from argus.graph.row import POINTWISE, SCATTER, VIEW, WINDOW, Row
 from argus.graph.terms import Extent
 
 if TYPE_CHECKING:
@@ -152,6 +152,8 @@ def refusal(node: Node) -> str:
         return f"{name(node)} has no row in the operator table"
     if found.left:
         return f"{name(node)}: {found.left}"
+    if found.kind == SCATTER and _is_deterministic():
+        return f"{name(node)}: blocks add in no fixed order, and PyTorch was told to use deterministic algorithms"
     metas = [meta_of(v) for v in inputs(node)]
     made = [m for m in results(node)[: 1 if found.kind == WINDOW else None] if m is not None]
     if any(m is None for m in metas) or not made:
@@ -178,6 +180,12 @@ def refusal(node: Node) -> str:
     if any(map(_is_computed, given(node))):
         return f"{name(node)} with a number that is known only when it runs"
     return ""
+
+
+def _is_deterministic() -> bool:
+    import torch
+
+    return torch.are_deterministic_algorithms_enabled()
 
 
 def passes(node: Node) -> bool:

@@ -42,6 +42,7 @@ WHOLE = (
     aten.gelu_backward.default,
     aten.silu_backward.default,
     aten._scaled_dot_product_flash_attention_for_cpu.default,
+    aten.embedding_dense_backward.default,
 )
 """Operators of PyTorch's decompositions that stay whole. Triangles have rows of their own: parts would compute with
 integers. Gradients of activations have rows, too. The parts of a CPU's attention give another second result than its
@@ -230,6 +231,16 @@ def _any(x: Any, dims: Any = None, keepdim: bool = False) -> Any:
     return torch.where(x, 1.0, 0.0).amax(dims_of(x, dims), keepdim) > 0.5
 
 
+def _embedding_gradient(gradient: Any, places: Any, rows: int, padding: int, by_frequency: bool) -> Any:
+    """Add up rows in float32, as PyTorch does. A row that pads gets nothing."""
+    if by_frequency or (padding < 0 and gradient.dtype == torch.float32):
+        return NotImplemented
+    made = wide(gradient)
+    if padding >= 0:
+        made = torch.where((places != padding).unsqueeze(-1), made, 0.0)
+    return aten.embedding_dense_backward.default(made, places, rows, -1, False).to(gradient.dtype)
+
+
 OWN: dict[Any, Callable[..., Any]] = {
     aten.sum.default: _sum,
     aten.sum.dim_IntList: _sum,
@@ -252,6 +263,7 @@ OWN: dict[Any, Callable[..., Any]] = {
     aten.addmm.default: added_product,
     aten.convolution.default: convolution,
     aten.convolution_backward.default: convolution_backward,
+    aten.embedding_dense_backward.default: _embedding_gradient,
     aten.any.default: _any,
     aten.any.dim: _any,
     aten.any.dims: _any,

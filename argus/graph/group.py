@@ -22,7 +22,8 @@ class Group:
     """Operators that become one kernel. `space` has the dimensions of each value that they compute, and of each use of
     a value from elsewhere. `reduced` are the atoms over which they reduce, `product` is the node of a matrix product,
     and `window` that of a convolution or of pooling. `places` are read at computed indices; `fixed` atoms are axes of
-    their own. `widened`: the product reads the 16-bit floats of which its factors are copies."""
+    their own. `widened`: the product reads the 16-bit floats of which its factors are copies. `scatter`: the node of a
+    sum at places that an index tensor holds."""
 
     nodes: list[Node]
     space: Space
@@ -35,6 +36,7 @@ class Group:
     places: Dim = ()
     fixed: Dim = ()
     widened: bool = False
+    scatter: Any = None
 
     @property
     def head(self) -> Any:
@@ -56,7 +58,7 @@ class Group:
     def copy(self) -> Group:
         return Group(
             list(self.nodes), self.space.copy(), self.reduced, self.product, (), self.contracted, dict(self.reads),
-            self.window, self.places, self.fixed, self.widened,
+            self.window, self.places, self.fixed, self.widened, self.scatter,
         )  # fmt: skip
 
     def use(self, node: Any, value: Value) -> str:

@@ -13,7 +13,7 @@ from argus.graph.group import Group, Use
 from argus.graph.indexed import INSIDE, readings
 from argus.graph.operators import name_of
 from argus.graph.reduced import reduced_dims, result_dims
-from argus.graph.row import INDEXED, PRODUCT, REDUCTION, WINDOW, NotExpressible, normal
+from argus.graph.row import INDEXED, PRODUCT, REDUCTION, SCATTER, WINDOW, NotExpressible, normal
 from argus.graph.space import Dim, Dims, Mismatch
 from argus.graph.window import most_filter_axes, placed
 
@@ -35,6 +35,8 @@ def join(group: Group, node: Node) -> None:
         _join_window(group, node)
     elif found.kind == INDEXED:
         _join_indexed(group, node, made[0])
+    elif found.kind == SCATTER:
+        _join_scatter(group, node, made[0])
     else:
         _join_pointwise(group, node, made[0])
     group.nodes.append(node)
@@ -210,6 +212,21 @@ def _join_indexed(group: Group, node: Node, made: Meta) -> None:
     group.space[(node, 0)] = tuple(group.space.atoms(dim) for dim in result)
 
 
+def _join_scatter(group: Group, node: Node, made: Meta) -> None:
+    """Begin a kernel that adds rows of its first operand at the places that the second one holds."""
+    if group.nodes:
+        raise Mismatch("sums at places that are read begin a kernel")
+    *rows, columns = _dims_of(group, inputs(node)[0])
+    for a, b in zip(rows, _dims_of(group, inputs(node)[1]), strict=True):
+        group.space.unify(a, b)
+    (places,) = group.space.fresh(made.shape[:1])
+    if not places or not columns or not any(rows):
+        raise Mismatch("sums at places that are read, along a dimension of one element")
+    group.scatter, group.places = node, places
+    group.contracted = tuple(a for dim in rows for a in group.space.atoms(dim))
+    group.space[(node, 0)] = (places, group.space.atoms(columns))
+
+
 def _dims_of(group: Group, value: Value, use: str = "") -> Dims:
     """Return the dimensions of a value as an operator reads it.
 
@@ -278,6 +295,8 @@ def _dims_of_results(group: Group, node: Node) -> list[Dims]:
 def _insist(group: Group) -> None:
     """Raise Mismatch unless every value has all of the group's parallel axes, and all or none of its reduced axes.
     """
+    if group.scatter is not None and len(group.nodes) > 1:
+        raise Mismatch("sums at places that are read are a kernel of their own")
     over, contracted = set(group.over()), set(group.space.atoms(group.contracted))
     axes: set[int] | None = None
     for node in group.nodes:

@@ -22,6 +22,7 @@ from argus.graph.pooling import PoolEmitter
 from argus.graph.products import ProductEmitter
 from argus.graph.reduced import SCANS
 from argus.graph.rows import RowEmitter, is_by_rows
+from argus.graph.scattered import scattered
 from argus.graph.space import Mismatch, Space
 from argus.graph.spatial import by_matrices
 from argus.graph.specification import dtypes, specifications
@@ -91,6 +92,9 @@ def _head(
 
 def statements(group: Group, found: Layout, target: str) -> tuple[list[str], dict[str, int], int, tuple[str, ...]]:
     """Return the generator of a group's kernel: its statements, constants, warps and preconditions."""
+    if group.scatter is not None:
+        lines, width, warps = scattered(found)
+        return lines, {"WIDTH": width}, warps, ()
     if group.product is not None:
         product = product_tile(found, target, matrix_bits(found))
         constants = {"HEIGHT": product.m, "WIDTH": product.n} | ({"DEPTH": product.k} if product.mma else {})

@@ -44,16 +44,17 @@ class Kernel(torch.nn.Module):
 
     If a launch is refused, or if the strides of tensors differ from those of the traced graph, `fallback` computes the
     same by PyTorch, and `told` receives the reason. The first launch on aligned tensors of static shapes is kept, and
-    repeated for all similar tensors.
+    repeated for all similar tensors. `added`: the kernel adds to its results, which are 0 before the launch.
     """
 
-    def __init__(self, kernel: JitKernel, layout: Layout, fallback: Callable[..., Any], told: Callable[[str], None]):
+    def __init__(self, kernel: JitKernel, layout: Layout, fallback: Callable[..., Any], told: Callable[[str], None],
+                 added: bool = False):  # fmt: skip
         super().__init__()
         self.kernel = kernel
         self.reads = tuple(View.of(p) for p in layout.reads)
         self.writes = tuple(View.of(p) for p in layout.writes)
         self.symbolic = any(v.meta.symbolic for v in (*self.reads, *self.writes))
-        self.fallback, self.told = fallback, told
+        self.fallback, self.told, self.added = fallback, told, added
         self.further = _further(fallback, len(self.reads))
         self.expected = tuple((v.meta.shape, v.meta.strides) for v in self.reads)
         self.run: Callable[[tuple[Any, ...]], None] | None = None
@@ -75,6 +76,9 @@ class Kernel(torch.nn.Module):
                 )
                 for view in self.writes
             )
+            if self.added:
+                for result in results:
+                    result.zero_()
             written = [self.seen(view, x, sizes) for view, x in zip(self.writes, results, strict=True)]
             self.kernel(*passed, *written)
             self.keep(passed, written)
@@ -97,6 +101,9 @@ class Kernel(torch.nn.Module):
         if any(place % _ALIGNED for place in places):
             return None
         made = tuple([make() for make in self.rooms])
+        if self.added:
+            for result in made:
+                result.zero_()
         run((*places, *[y.data_ptr() for y in made]))
         return made
 

@@ -148,6 +148,7 @@ class _Partitioner:
                 trial.product = trial.product or other.product
                 trial.window = trial.window or other.window
                 trial.widened = trial.widened or other.widened
+                trial.scatter = trial.scatter or other.scatter
                 trial.reads |= other.reads
                 trial.nodes = sorted({*trial.nodes, *other.nodes}, key=lambda n: self.order[n])
             self.internal(trial)

@@ -25,8 +25,9 @@ from argus.graph.terms import (
 )
 
 POINTWISE, VIEW, REDUCTION, PRODUCT = "pointwise", "view", "reduction", "product"
-WINDOW, INDEXED, OTHER = "window", "indexed", "other"
-"""Kinds of operators. For `OTHER`, the meaning is known, but the generator leaves the operator to PyTorch."""
+WINDOW, INDEXED, SCATTER, OTHER = "window", "indexed", "scatter", "other"
+"""Kinds of operators. The results of `SCATTER` are sums at places that an index tensor holds.
+For `OTHER`, the meaning is known, but the generator leaves the operator to PyTorch."""
 
 
 @dataclass(frozen=True)

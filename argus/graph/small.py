@@ -28,6 +28,7 @@ SMALL = (3, 5, 2, 4, 6, 7)
 
 _MOST_KEPT = 4  # a size up to which a dimension keeps its own
 _MOST_TAPS = 200
+_ROWS = 5  # rows of a result whose rows are read from a tensor
 _FILTERS = 2  # filters of a convolution whose phases are stored in turns
 _OUT = 3  # places of a window operator's result along each dimension
 _RATIO = 3  # places of an image for each place of a result whose windows divide the image
@@ -54,6 +55,8 @@ class Small:
         self.original, self.whole = group, whole
         self.sizes: dict[int, int] = _own_sizes(group) if whole else dict(_of_window(group))
         self.known: dict[Any, int] = {}
+        if group.scatter is not None:
+            self.sizes |= dict.fromkeys(group.space.atoms(group.places), _ROWS)
         self.generator = torch.Generator().manual_seed(seed)
         self.graph = torch.fx.Graph()
         self.nodes: dict[Any, Any] = {}
@@ -160,6 +163,8 @@ class Small:
         name, changed = name_of(node.target), list(args)
         if self.whole:
             return args
+        if node is self.original.scatter:
+            changed[2] = self.extent(self.original.places)
         if name == "full.default":
             changed[0] = [1] * len(args[0])
         elif name == "convolution.default" and args[8] > 1:
@@ -229,6 +234,7 @@ class Small:
             nodes=[self.nodes[n] for n in group.nodes],
             space=group.space.at_sizes(self.sizes, {key: self._key(key) for key in used}),
             product=self.nodes.get(group.product),
+            scatter=self.nodes.get(group.scatter),
             window=self.nodes.get(group.window),
             outputs=tuple(map(self._value, group.outputs)),
             reads={self._key(use): self._value(value) for use, value in group.reads.items()},

@@ -1,4 +1,4 @@
-"""Gradients of convolutions: by operators that have kernels, beside PyTorch's own."""
+"""Gradients of convolutions and embeddings: by operators that have kernels, beside PyTorch's own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch.nn import functional as F  # noqa: E402
 
 from argus.graph.backend import Backend, Survey  # noqa: E402
 from argus.graph.gradients import convolution_backward  # noqa: E402
-from tests.graph.compiled import left, same_gradients  # noqa: E402
+from tests.graph.compiled import left, same_gradients, taken  # noqa: E402
 
 SIZE, TAPS, CHANNELS, FILTERS = (9, 8, 7), (3, 2, 4), 4, 8
 
@@ -58,6 +58,32 @@ class Image(nn.Module):
 
     def forward(self, x: Any) -> Any:
         return (self.each(self.grouped(F.relu(self.first(x)))) ** 2).mean()
+
+
+class Words(nn.Module):
+    """Two embeddings, one of which has a row that pads, at places along two dimensions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.places = nn.Embedding(37, 40, padding_idx=3), nn.Embedding(9, 40)
+
+    def forward(self, words: Any) -> Any:
+        return ((self.words(words) + self.places(torch.arange(words.shape[1]))) ** 2).sum()
+
+
+def test_rows_of_embeddings_are_added_by_a_proved_kernel() -> None:
+    torch.manual_seed(0)
+    report = same_gradients(Words(), torch.randint(0, 37, (3, 9)))
+    assert taken(report).count("embedding_dense_backward") == 2
+
+
+def test_where_sums_must_have_an_order_rows_are_left() -> None:
+    torch.use_deterministic_algorithms(True)
+    try:
+        report = same_gradients(Words(), torch.randint(0, 37, (3, 9)))
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert left(report).count("embedding_dense_backward.default") == 2
 
 
 @pytest.mark.nightly

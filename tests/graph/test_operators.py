@@ -242,6 +242,8 @@ CASES: dict[str, Callable[[], None]] = {
     "addmm scaled": lambda: agree(aten.addmm.default, tensor(3, 1), x, y.T, beta=2, alpha=0.5),
     "addmm without": lambda: agree(aten.addmm.default, tensor(3, 1), x, y.T, beta=0),
     "baddbmm": lambda: agree(aten.baddbmm.default, tensor(2, 3, 3), cube, cube.transpose(1, 2), beta=3),
+    "embedding backward": lambda: agree(
+        aten.embedding_dense_backward.default, tensor(2, 4, 3), torch.stack([places, places + 1]), 5, -1, False),
     # views
     "alias": lambda: agree(aten.alias.default, x),
     "detach": lambda: agree(aten.detach.default, x),

@@ -38,7 +38,32 @@ def kernel(x: al.Tensor[al.int32, "M N"], out: al.Tensor[al.int32, "K"]):
     v = al.load(x[m, n], mask=n < N)
     al.atomic_add(out[v], al.full((32,), 1, al.int32), mask=n < N)
 """
+OUTSIDE = """
+import argus
+import argus.language as al
+
+@argus.kernel(num_warps=1)
+def kernel(y: al.Tensor[al.float32, "P D"], at: al.Tensor[al.int64, "P"], out: al.Tensor[al.float32, "T D"]):
+    P, D = y.shape
+    T = out.shape[0]
+    al.spec(out, lambda t, d: al.sum(lambda p: al.where(at[p] == t.to(al.int64), y[p, d], 0.0)))
+    p, b = al.grid(P, al.cdiv(D, 32))
+    d = b * 32 + al.arange(32)
+    row = al.load(at[p])
+    al.atomic_add(out[row, d], al.load(y[p, d], mask=d < D), mask=(d < D) & (row >= 0) & (row < T.to(al.int64)))
+"""
 CASES = (
+    Case(
+        "rows that may be outside",
+        OUTSIDE,
+        (
+            ("(row >= 0)", "(row >= 1)"),
+            ("(row < T.to(al.int64))", "(row < T.to(al.int64) - 1)"),
+            ("(row < T.to(al.int64))", "(row <= T.to(al.int64))"),
+            ("(row >= 0)", "(row >= 0) & (row != 3)"),
+            ("(row >= 0)", "(row >= 0) & (p > 0)"),
+        ),
+    ),
     Case(
         "rows",
         ROWS,

@@ -17,7 +17,7 @@ from argus.verify.model.relations import Model
 from argus.verify.model.translator import NonAffine
 from argus.verify.values.compare import Comparison
 from argus.verify.values.products import IDEMPOTENT
-from argus.verify.values.scattered import Scatter, scattered, touched
+from argus.verify.values.scattered import Scatter, inside, scattered, touched
 from argus.verify.values.scope import Mismatch, Scope
 from argus.verify.values.stated import ROOT, Stated
 from argus.verify.values.terms import Constant, Reduce
@@ -54,7 +54,7 @@ def _match(comparison: Comparison, stated: Stated, spec: Spec, stores: list[tupl
     if any(isinstance(site.stmt, Accumulate) and site.stmt.op != value.op for site, _ in stores):
         raise Mismatch(f"what is specified is a reduction by '{value.op}', and another one is done")
     data, written = comparison.builder.data, comparison.builder.written
-    scatter = scattered(value, len(spec.names))
+    scatter, valid = scattered(value, len(spec.names)), None
     if scatter is None:
         places, rank, specified = _places(comparison, spec), len(spec.names), spec.value
         parts = tuple((_touched(comparison, site, number).reverse(), written(site)) for site, number in stores)
@@ -62,10 +62,13 @@ def _match(comparison: Comparison, stated: Stated, spec: Spec, stores: list[tupl
         places, specified = _places(comparison, spec, scatter), scatter.value
         rank = len(spec.names) - 1 + len(scatter.extents)
         parts = tuple((touched(data, site, number, scatter).reverse(), written(site)) for site, number in stores)
+        valid = inside(data, stores, scatter)
     itself = places.identity()
     mine = Reduce(value.op, Constant(float(identity(value))), parts)
     term = stated.of(specified, rank, itself)
     for terms, found in comparison.contributed(value.op, mine, term, Scope(itself, itself)):
+        if valid is not None:  # A condition that every valid index meets says nothing.
+            found = [each.gist_params(valid).intersect_params(model.context.sizes) for each in found]
         _require_each(model, terms, found, value.op in IDEMPOTENT)
 
 

@@ -1,12 +1,13 @@
 """Sums at places that an index tensor holds: what blocks add at `out[at[p], d]`.
 
 `al.spec(out, lambda t, d: al.sum(lambda p: al.where(at[p] == t, y[p, d], 0.0)))` adds each `y[p, d]` in row `at[p]`.
-So the blocks follow it if they contribute `y[p, d]` once for each p and d, in the row that `at[p]` says.
+So the blocks follow it if they contribute `y[p, d]` once for each p and d, in the row that `at[p]` says. If `at[p]` is
+no row of the output, nothing is specified, and the blocks may leave `y[p, d]` out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import reduce
 
@@ -103,6 +104,19 @@ def touched(data: DataFlow, site: Site, number: int, scatter: Scatter) -> UnionM
         domain = domain.intersect(data.where(site, relation.guard))
     together = reduce(UnionMap.flat_range_product, each).intersect_domain(domain)
     return isl.Map.from_union_map(together).set_tuple_name(isl.dim_type.out, ROOT).to_union_map()
+
+
+def inside(data: DataFlow, stores: Iterable[tuple[Site, int]], scatter: Scatter) -> isl.Set:
+    """Return the parameters at which all indices that were loaded for a program are places of the output."""
+    model, found = data.model, isl.Set("{ : }")
+    for site, number in stores:
+        relation = site.accesses[number]
+        index = model.resolve(site, relation.index[scatter.axis])
+        if isinstance(index, Param):
+            extent = model.translator.integer(model.kernel.object(relation.obj).shape[scatter.axis], ())
+            place = model.translator.integer(index, ())
+            found = found.intersect(model.parse_set(f"{{ : 0 <= {place} < {extent} }}"))
+    return found.params()
 
 
 def _read(data: DataFlow, site: Site, index: Expr, scatter: Scatter) -> UnionMap:
