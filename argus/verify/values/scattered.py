@@ -113,7 +113,8 @@ def inside(data: DataFlow, stores: Iterable[tuple[Site, int]], scatter: Scatter)
         relation = site.accesses[number]
         index = model.resolve(site, relation.index[scatter.axis])
         if isinstance(index, Param):
-            extent = model.translator.integer(model.kernel.object(relation.obj).shape[scatter.axis], ())
+            tensor = next(t for t in model.kernel.tensors if t.name == relation.obj)
+            extent = model.translator.integer(tensor.shape[scatter.axis], ())
             place = model.translator.integer(index, ())
             found = found.intersect(model.parse_set(f"{{ : 0 <= {place} < {extent} }}"))
     return found.params()
