@@ -2,7 +2,8 @@
 
     scaled_dot_product_attention(q, k, v, attn_mask=m)  →  attention(q, k, v, causal=True)
 
-The library has proved kernels for attention without a mask, for causal attention and for windows, forward and backward.
+Attention of float32 with few scores is written out (`argus.graph.encoder`). For 16 bits, the library has proved kernels
+for attention without a mask, for causal attention and for windows, forward and backward.
 A mask that the graph computes from numbers alone is computed once, when the graph is compiled, and is recognised by its
 elements. Attention with other masks stays as it is.
 """
@@ -18,6 +19,7 @@ from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from argus.diagnostic import LaunchError
 from argus.graph.constant import computed
+from argus.graph.encoder import attention, is_written_out
 from argus.runtime.device import target_of
 
 _FAST = ("cpu", "sm_90a")
@@ -49,14 +51,23 @@ def _replace(gm: torch.fx.GraphModule, node: Any) -> None:
     given = dict(zip(_ORDER, _DEFAULTS, strict=True)) | dict(zip(_ORDER, node.args, strict=False)) | node.kwargs
     factors = tuple(given[name] for name in _ORDER[:3])
     tensors = [factor.meta.get("example_value") for factor in factors if isinstance(factor, torch.fx.Node)]
-    if len(tensors) != 3 or not all(isinstance(x, torch.Tensor) for x in tensors) or not _suits(tensors, given):
+    if len(tensors) != 3 or not all(isinstance(x, torch.Tensor) for x in tensors):
+        return
+    if given["attn_mask"] is None and given["dropout_p"] == 0 and is_written_out(*tensors):
+        ways = {"scale": given["scale"], "causal": bool(given["is_causal"])}
+        return _replaced_by(gm, node, attention, factors, ways)
+    if not _suits(tensors, given):
         return
     form = _form(gm, tensors, given)
     if form is None or not _has_kernel(tensors, form):
         return
+    ways = {"causal": form.causal, "window": form.window, "scale": given["scale"]}
+    _replaced_by(gm, node, _attended, factors, ways)
+
+
+def _replaced_by(gm: torch.fx.GraphModule, node: Any, call: Any, factors: tuple[Any, ...], ways: Any) -> None:
     with gm.graph.inserting_before(node):
-        ways = {"causal": form.causal, "window": form.window, "scale": given["scale"]}
-        own = gm.graph.call_function(_attended, factors, ways)
+        own = gm.graph.call_function(call, factors, ways)
     own.meta = dict(node.meta)
     node.replace_all_uses_with(own)
     gm.graph.erase_node(node)

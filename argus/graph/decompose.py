@@ -20,6 +20,7 @@ import torch
 
 from argus.graph.convolved import convolution
 from argus.graph.decompose_products import added_product, batched_product, product
+from argus.graph.encoder import encoder_layer
 from argus.graph.gradients import convolution_backward
 from argus.graph.tiles import MOST_HELD, MOST_ROWS
 from argus.graph.two_steps import LEAST_PART, dims_of, in_programs, in_rows, kept, wide
@@ -241,6 +242,14 @@ def _embedding_gradient(gradient: Any, places: Any, rows: int, padding: int, by_
     return aten.embedding_dense_backward.default(made, places, rows, -1, False).to(gradient.dtype)
 
 
+def _restrided(x: Any, size: Sequence[int], stride: Sequence[int], offset: int | None = None) -> Any:
+    """Return the tensor itself if only dimensions of one element get another stride."""
+    same = tuple(size) == tuple(x.shape) and offset in (None, 0) and x.storage_offset() == 0
+    if not same or any(a != b for a, b, n in zip(stride, x.stride(), size, strict=True) if n > 1):
+        return NotImplemented
+    return aten.alias.default(x)
+
+
 OWN: dict[Any, Callable[..., Any]] = {
     aten.sum.default: _sum,
     aten.sum.dim_IntList: _sum,
@@ -263,6 +272,8 @@ OWN: dict[Any, Callable[..., Any]] = {
     aten.addmm.default: added_product,
     aten.convolution.default: convolution,
     aten.convolution_backward.default: convolution_backward,
+    aten._transformer_encoder_layer_fwd.default: encoder_layer,
+    aten.as_strided.default: _restrided,
     aten.embedding_dense_backward.default: _embedding_gradient,
     aten.any.default: _any,
     aten.any.dim: _any,

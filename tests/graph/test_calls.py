@@ -92,7 +92,8 @@ def test_only_what_depends_on_numbers_alone_is_computed_before_the_graph_runs(ma
         (lambda q: F.scaled_dot_product_attention(q, q, q, scale=-1.0), (1, 2, 8, 64), False),
         (lambda q: F.scaled_dot_product_attention(q, q, q, dropout_p=0.1), (1, 2, 8, 64), False),
         (lambda q: F.scaled_dot_product_attention(q, q[:, :, :4], q[:, :, :4], is_causal=True), (1, 2, 8, 64), False),
-        (lambda q: F.scaled_dot_product_attention(q.float(), q.float(), q.float()), (1, 2, 8, 64), False),
+        (lambda q: F.scaled_dot_product_attention(q.float(), q.float(), q.float()), (1, 2, 8, 64), True),
+        (lambda q: F.scaled_dot_product_attention(*[q.float()] * 3, dropout_p=0.1), (1, 2, 8, 64), False),
     ],
 )
 def test_attention_that_the_library_lacks_stays(model: Any, shape: tuple[int, ...], replaced: bool) -> None:
