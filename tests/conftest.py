@@ -85,11 +85,11 @@ def _has_gpu() -> bool:
 @pytest.hookimpl(tryfirst=True)  # before pytest leaves out what is nightly
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not any("::" in name for name in config.args):  # what is named by its id runs, however long it takes
+        for item in left_out(items):
+            item.add_marker(pytest.mark.nightly)
         for item in items:
             if item.nodeid.startswith(LONG):
                 item.add_marker(pytest.mark.nightly)
-        for item in left_out(items):
-            item.add_marker(pytest.mark.nightly)
     for item in items:
         if item.nodeid.partition("::")[0] in SLOW:
             item.add_marker(pytest.mark.slow)

@@ -19,8 +19,8 @@ import pytest
 def left_out(items: Iterable[pytest.Item]) -> list[pytest.Item]:
     """Return the combinations of tests with the mark `product` that show no value that others do not show.
 
-    Combinations for a GPU are a set of their own, because they are skipped where there is none. Those that are left to
-    the night anyway do not count.
+    Combinations for a GPU are a set of their own, because they are skipped where there is none. Those with the mark
+    `nightly` do not count; those that tests/night lists do, so that no other combination takes their place.
     """
     sets: dict[tuple[str, bool], list[pytest.Function]] = defaultdict(list)
     for item in items:

@@ -13,7 +13,7 @@ from argus.layout import FragmentLayout, Layout, Mode, Swizzle, SwizzledLayout
 law = settings(
     derandomize=True,
     deadline=None,
-    max_examples=100,
+    max_examples=60,
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
 )
 

@@ -18,8 +18,8 @@ def agreed(tally: Tally, count: int) -> None:
 
 
 def test_quick() -> None:
-    tally = run(40, SEED)
-    agreed(tally, 40)
+    tally = run(20, SEED)
+    agreed(tally, 20)
     assert tally.total("proved") and tally.total("refuted")
 
 
