@@ -105,7 +105,8 @@ def _variance_and_mean(x: Any, dims: Any = None, *, correction: Any = None, keep
     count = prod(x.shape[d] for d in over)
     mean = means.mean(rest, keepdim=True)
     spread = variances + (means - mean) * (means - mean)
-    factor = 1.0 / (count - (1 if correction is None else correction))
+    left = count - (1 if correction is None else correction)
+    factor = 1.0 / left if left > 0 else inf
     variance = spread.sum(rest) * (count / prod(means.shape[d] for d in rest) * factor)
     shape = kept(x, over, keepdim)
     return variance.reshape(shape).to(x.dtype), mean.reshape(shape).to(x.dtype)

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from math import pi, sqrt
 from typing import Any
 
+import torch
+
 from argus.graph.row import (
     COMPARISONS,
     POINTWISE,
@@ -51,22 +53,36 @@ def _computed(formula: Formula) -> Callable[..., Element]:
 
 def _compared(op: str) -> Callable[..., Element]:
     """Return a comparison of two tensors, or of a tensor and a number. Both are first rounded to the dtype to which
-    PyTorch promotes them."""
+    PyTorch promotes them. Raises NotExpressible for an integer that this dtype cannot hold."""
 
     def meaning(site: Site, *args: Any) -> Element:
         common = _promoted(args)
         within = wide(common) if is_float(common) else common
+        for a in args:
+            if not isinstance(a, Operand):
+                _rounded(a, common)
 
         def element(index: Index) -> Term:
             x, y = (
-                cast(broadcast(a, index), common) if isinstance(a, Operand) else Number(number(a, common), common)
-                for a in args
+                cast(broadcast(a, index), common) if isinstance(a, Operand) else _rounded(a, common) for a in args
             )
             return apply(op, cast(x, within), cast(y, within))
 
         return element
 
     return meaning
+
+
+def _rounded(value: float, dtype: str) -> Number:
+    """Return a Python number as the nearest number of a dtype. Raises NotExpressible for integers out of its range."""
+    if dtype == "bool":
+        return Number(bool(value), dtype)
+    if is_float(dtype):
+        return Number(torch.tensor(value, dtype=getattr(torch, dtype)).item(), dtype)
+    limits = torch.iinfo(getattr(torch, dtype))
+    if not limits.min <= value <= limits.max:
+        raise NotExpressible(f"a comparison of {dtype} with {value}, which it cannot hold")
+    return Number(int(value), dtype)
 
 
 def _promoted(args: Sequence[Any]) -> str:
@@ -87,6 +103,17 @@ _OF_NUMBERS = {bool: "bool", int: "int64", float: "float32"}
 
 def _kind(dtype: str) -> int:
     return 2 if is_float(dtype) else 0 if dtype == "bool" else 1
+
+
+def _bitwise(formula: Formula) -> Callable[..., Element]:
+    """Return an operator on bits, for truth values alone."""
+
+    def meaning(site: Site, *args: Any) -> Element:
+        if site.result.dtype != "bool":
+            raise NotExpressible("an operator on the bits of integers")
+        return _logical(formula)(site, *args)
+
+    return meaning
 
 
 def _logical(formula: Formula) -> Callable[..., Element]:
@@ -287,11 +314,11 @@ ROWS: dict[str, Row] = {
     "isnan.default": Row(POINTWISE, lambda site, x: _compared("ne")(site, x, x)),
     "where.self": Row(POINTWISE, _where),
     "logical_not.default": Row(POINTWISE, _logical(lambda x: apply("not", x))),
-    "bitwise_not.default": Row(POINTWISE, _logical(lambda x: apply("not", x))),
+    "bitwise_not.default": Row(POINTWISE, _bitwise(lambda x: apply("not", x))),
     "logical_and.default": Row(POINTWISE, _logical(lambda x, y: apply("and", x, y))),
-    "bitwise_and.Tensor": Row(POINTWISE, _logical(lambda x, y: apply("and", x, y))),
+    "bitwise_and.Tensor": Row(POINTWISE, _bitwise(lambda x, y: apply("and", x, y))),
     "logical_or.default": Row(POINTWISE, _logical(lambda x, y: apply("or", x, y))),
-    "bitwise_or.Tensor": Row(POINTWISE, _logical(lambda x, y: apply("or", x, y))),
+    "bitwise_or.Tensor": Row(POINTWISE, _bitwise(lambda x, y: apply("or", x, y))),
     "_to_copy.default": Row(POINTWISE, _converted),
     "clone.default": Row(POINTWISE, _converted),
     "copy.default": Row(POINTWISE, lambda site, x, source, *_: _converted(site, source)),

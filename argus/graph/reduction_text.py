@@ -73,6 +73,7 @@ def _moments(e: Reducer, node: Any, correction: float) -> tuple[str, str]:
 
     squared = e.reduce((node, "squares"), "sum", squares)
     count = f"({e.count()} - {literal(float(correction))})" if correction else f"({e.count()})"
+    count = f"al.maximum({count}, 0.0)" if correction > 1 else count  # as PyTorch does
     if (node, "variance") not in e.block:
         e.block[(node, "variance")] = e.out.bind(f"{squared} / {count}")
     return e.block[(node, "variance")], mean

@@ -39,6 +39,7 @@ from argus.graph.terms import (
     Var,
     cast,
     dtype_of,
+    is_float,
 )
 
 IDENTITY = {"sum": 0.0, "prod": 1.0}
@@ -106,7 +107,7 @@ def _product(site: Site, x: Operand, dim: int, keep: bool = False, *_: Any) -> E
 
 
 def _moments(site: Site, x: Operand, dims: Any, correction: Any, keep: bool) -> tuple[Element, Element]:
-    """Return the variance and mean over some dimensions."""
+    """Return the variance and mean over some dimensions, in the dtype in which PyTorch computes them."""
     first, second = (Over(site, x, _dims(x, dims)) for _ in range(2))
 
     def mean(index: Index) -> Term:
@@ -116,19 +117,24 @@ def _moments(site: Site, x: Operand, dims: Any, correction: Any, keep: bool) -> 
         where = second.padded(index, keep)
         total = second.sum(square(sub(second.at(where), first.mean(first.at(where)))))
         count: Term = Count(second.vars, dtype_of(total))
-        return div(total, sub(count, constant(correction, count)) if correction else count)
+        if not correction:
+            return div(total, count)
+        left = sub(count, constant(correction, count))  # at least 0: without freedom, PyTorch divides by 0
+        return div(total, apply("maximum", left, constant(0, left)) if correction > 1 else left)
 
-    return (lambda i: cast(variance(i), site.result.dtype)), (lambda i: cast(mean(i), site.result.dtype))
+    return variance, mean
 
 
 def _variance(site: Site, x: Operand, dims: Any = None, correction: Any = None, keep: bool = False) -> Element:
-    return _moments(site, x, dims, 1 if correction is None else correction, keep)[0]
+    variance, _ = _moments(site, x, dims, 1 if correction is None else correction, keep)
+    return lambda index: cast(variance(index), site.result.dtype)
 
 
 def _variance_and_mean(
     site: Site, x: Operand, dims: Any = None, correction: Any = None, keep: bool = False
 ) -> tuple[Element, Element]:
-    return _moments(site, x, dims, 1 if correction is None else correction, keep)
+    variance, mean = _moments(site, x, dims, 1 if correction is None else correction, keep)
+    return (lambda i: cast(variance(i), site.results[0].dtype)), (lambda i: cast(mean(i), site.results[1].dtype))
 
 
 def _norm(site: Site, x: Operand, order: float = 2, dims: Any = None, keep: bool = False, *_: Any) -> Element:
@@ -294,6 +300,8 @@ def _contraction(site: Site, a: Operand, b: Operand) -> Element:
 
 def _added_contraction(site: Site, c: Operand, a: Operand, b: Operand, beta: float = 1, alpha: float = 1) -> Element:
     k = site.fresh(a, len(a.shape) - 1)
+    if not is_float(site.result.dtype):  # PyTorch converts the factors to the dtype of the result
+        beta, alpha = int(beta), int(alpha)
 
     def element(index: Index) -> Term:
         *batch, m, n = index

@@ -228,7 +228,7 @@ def _embedding(site: Site, weight: Operand, indices: Operand, *_: Any) -> Elemen
 def _index_select(site: Site, x: Operand, dim: int, indices: Operand) -> Element:
     _only_floats(x)
     at = normal(dim, len(x.shape))
-    return lambda index: _found(x, at, indices.at((index[at],)), index)
+    return lambda index: _found(x, at, indices.at((index[at],) if indices.shape else ()), index)
 
 
 def _gather(site: Site, x: Operand, dim: int, indices: Operand, *_: Any) -> Element:

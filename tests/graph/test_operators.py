@@ -362,3 +362,55 @@ def test_a_wrong_meaning_is_seen() -> None:
 def test_what_has_no_meaning_says_so(use: Callable[[], Any]) -> None:
     with pytest.raises(NotExpressible, match=" "):
         use()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("name", ["eq", "ne", "lt", "le", "gt", "ge"])
+def test_numbers_are_rounded_before_they_are_compared(name: str, dtype: Any) -> None:
+    """0.1 is no number of 16 bits: PyTorch compares with the nearest one."""
+    near = torch.tensor([0.1, 0.2, -0.3], dtype=dtype)
+    agree(overload(f"{name}.Scalar"), near, 0.1)
+    agree(overload(f"{name}.Scalar"), near, -0.3)
+
+
+@pytest.mark.parametrize("name", ["bitwise_and.Tensor", "bitwise_or.Tensor"])
+def test_bits_of_integers_are_no_truth_values(name: str) -> None:
+    agree(overload(name), mask, ~mask)
+    for dtype in (torch.int32, torch.uint8):
+        with pytest.raises(NotExpressible):
+            agree(overload(name), tensor(3, dtype=dtype), tensor(3, dtype=dtype, seed=1))
+    agree(aten.bitwise_not.default, mask)
+    with pytest.raises(NotExpressible):
+        agree(aten.bitwise_not.default, tensor(3, dtype=torch.int32))
+
+
+def test_a_comparison_with_a_number_that_the_dtype_cannot_hold() -> None:
+    small = torch.tensor([1, 44, 255], dtype=torch.uint8)
+    agree(aten.lt.Scalar, small, 44)
+    for number in (300, -1):
+        with pytest.raises(NotExpressible):
+            agree(aten.lt.Scalar, small, number)
+
+
+@pytest.mark.parametrize("correction", [0, 1, 2, 4, 6])
+def test_variances_without_freedom(correction: int) -> None:
+    agree(aten.var.correction, tensor(3, 4), [1], correction=correction)
+    agree(aten.var_mean.correction, tensor(3, 4), [-1], correction=correction, keepdim=True)
+
+
+def test_a_number_may_select() -> None:
+    for dim in (0, 1, -1):
+        agree(aten.index_select.default, tensor(3, 4), dim, torch.tensor(1))
+    agree(aten.index_select.default, tensor(4), 0, torch.tensor(2))
+
+
+def test_factors_of_integers_are_integers() -> None:
+    c, a, b = (tensor(*s, dtype=torch.int32) for s in ((3, 1), (2, 3, 4), (2, 4, 5)))
+    agree(aten.baddbmm.default, c, a, b, beta=0.5, alpha=2)
+    agree(aten.baddbmm.default, c, a, b, beta=3, alpha=2.5)
+
+
+def test_statistics_of_a_layer_norm_are_not_rounded_on_their_way() -> None:
+    """With weights of 32 bits, the mean of 16-bit rows has 32 bits."""
+    agree(aten.native_layer_norm.default, tensor(3, 5, dtype=torch.bfloat16), [5], tensor(5), tensor(5), 1e-5)
+    agree(aten.native_layer_norm.default, tensor(3, 5), [5], tensor(5), None, 1e-5)
