@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from argus.agents.optimize import Folder, Limits, Problem, Run, State, Trial, problem_of
+import argus.agents.optimize.examine as examining
+from argus.agents.optimize import Folder, Limits, Problem, Run, State, Trial, problem_of, prover
 from argus.agents.optimize import folder as folders
 from argus.agents.optimize import run as running
 from argus.agents.optimize.service import Answer, Worker
 from argus.agents.optimize.timer import Timer
-from argus.diagnostic import ArgusError
+from argus.diagnostic import ArgusError, Diagnostic
 from argus.source import SourceFile
 
 KERNELS = Path(__file__).parents[2] / "argus" / "knowledge" / "kernels"
@@ -136,6 +137,31 @@ def test_the_process_that_runs_candidates_says_when_the_disk_is_full(
 
     monkeypatch.setattr(torch, "save", full)
     assert "failed writing" in timer.handle(request)["unwritten"]
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test_a_compiler_without_room_blames_no_candidate(
+    full: bool, problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failed(self: object, options: object) -> None:
+        raise ArgusError(Diagnostic("compiler-failed", "C++ compiler failed with status 4"))
+
+    def no_room() -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(examining.CachedSource, "executable", failed)
+    if full:
+        monkeypatch.setattr(examining.tempfile, "TemporaryFile", no_room)
+    request = {"problem": asdict(problem), "text": problem.text, "build": True}
+    answer = prover.handle(request)
+    assert answer.get("refused") == (None if full else "build")
+    run = begun(problem, tmp_path, monkeypatch)
+    monkeypatch.setattr(Worker, "ask", lambda self, request, limit: answer)
+    if full:
+        with pytest.raises(ArgusError, match="No space left on device"):
+            run._examined(run._provers[0], "text", None)
+    else:
+        assert run._examined(run._provers[0], "text", None).code == "compiler-failed"
 
 
 def test_results_that_are_gone_are_computed_again(

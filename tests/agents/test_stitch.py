@@ -162,6 +162,13 @@ def test_files_that_are_no_model(text: str, tmp_path: Path, monkeypatch: pytest.
     assert "Model" in raised.value.diagnostics[0].help
 
 
+def test_a_first_draft_that_differs_ends_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = {"load": {"us": 100.0}, "choices": {"different": "an element is off by 1.0"}}
+    monkeypatch.setattr(loop._Loop, "_ask", lambda self, request, *limits, **how: answers[next(iter(request))])
+    with pytest.raises(ArgusError, match="does not compute what PyTorch does: an element is off by 1"):
+        stitch(tmp_path / "reference.py", "cpu", Folder(tmp_path / "run"))
+
+
 @pytest.mark.parametrize(("minutes", "drafts"), [(math.inf, 7), (0.0, 1)])
 def test_no_numbers_are_tried_twice(
     minutes: float, drafts: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tempfile
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -24,6 +25,8 @@ STAGES = ("parse", "task", "lower", "model", "emit", "prove", "build", "run", "c
 _HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 """Characters that change how a text looks, or that nobody sees. People who read the best kernel should see all of it.
 """
+_ROOM = 1 << 20
+"""Bytes that the disk must take beside a compiler."""
 SLOWER = 1.3
 """A candidate is not proved if its predicted time exceeds that of the best kernel by more than this factor."""
 
@@ -86,7 +89,7 @@ def _form(explicit: Kernel) -> str:
 
 
 def examine(problem: Problem, text: str, best_us: float | None = None, *, build: bool = True) -> Examined:
-    """Pass a text through all stages up to "build".
+    """Pass a text through all stages up to "build". Raises `OSError` if the compiler failed and the disk is full.
 
     `best_us` is the time that the model predicts for kernels of this kind that are as fast as the best one so far. The
     author's kernel has none, and is not refused for what the model says.
@@ -114,8 +117,16 @@ def examine(problem: Problem, text: str, best_us: float | None = None, *, build:
         try:
             CachedSource(KernelSource(problem.name, problem.source(text))).executable(problem.options)
         except ArgusError as error:
+            _insist_on_room()
             return _refused("build", error.diagnostics, us)
     return Examined("", "", "", us, facts, found.specialised)
+
+
+def _insist_on_room() -> None:
+    """Raise `OSError` if the disk takes no temporary files: then a compiler that fails says nothing of the kernel."""
+    with tempfile.TemporaryFile() as file:
+        file.write(bytes(_ROOM))
+        file.flush()
 
 
 def predicted(problem: Problem, explicit: Kernel) -> tuple[float | None, str]:

@@ -159,6 +159,6 @@ class Folder:
 
     def unusable(self, why: str) -> ArgusError:
         """Return the error that the folder cannot be written."""
-        message = f"`{self.path}` cannot be written: {why}"
+        message = f"`{self.path}`, or the folder of temporary files, cannot be written: {why}"
         help = "what was found so far is kept; make room, and give the same command again"
         return ArgusError(Diagnostic("bad-option", message, property="input", help=help))

@@ -300,6 +300,8 @@ class Run:
             answer = self._asked(worker, {"text": text, "best_us": best_us, "build": build})
         except WorkerLost as error:
             return Examined("prove", str(error), "internal-error")
+        if "unwritten" in answer:
+            raise self.folder.unusable(str(answer["unwritten"]))
         return Examined("prove", answer["error"], "internal-error") if "error" in answer else Examined(**answer)
 
     def _asked(self, worker: Worker, request: Answer) -> Answer:

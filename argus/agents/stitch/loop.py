@@ -140,7 +140,12 @@ class _Loop:
         request = {"choices": {k: asdict(c) for k, c in choices.items()}, "seed": self.seed, "options": {}}
         answer = self._ask(request, _DRAFT_S, fatal=what == "draft")
         if "us" not in answer:
-            self._say(f"{what}: {answer.get('different') or answer.get('error')}")
+            said = answer.get("different") or answer.get("error")
+            self._say(f"{what}: {said}")
+            if not choices:
+                help = "if its results are small differences of large numbers, compare others; else report the model"
+                message = f"the first draft of `{self.path}` does not compute what PyTorch does: {said}"
+                raise ArgusError(Diagnostic("different-result", message, property="input", help=help))
             return []
         us = float(answer["us"])
         if not self.found.best_us or us < self.found.best_us * _BETTER:
