@@ -28,8 +28,9 @@ def hold_operands(kernel: Kernel) -> Kernel:
     """Turn stages of operands that loops multiply into loads of register tiles, where `_stays` allows it."""
     if target_of(kernel).vendor != "amd":
         return kernel
-    inside = {id(s) for loop in walk(kernel.body) if isinstance(loop, For) for s in walk(loop.body)}
-    held = {s.dst for s in walk(kernel.body) if isinstance(s, Stage) and id(s) not in inside and _stays(kernel, s)}
+    loops = tuple(s for loop in walk(kernel.body) if isinstance(loop, For) for s in loop.body)
+    inside = {s.dst for s in walk(loops) if isinstance(s, Stage)}
+    held = {s.dst for s in walk(kernel.body) if isinstance(s, Stage) and s.dst not in inside and _stays(kernel, s)}
     if not held:
         return kernel
 

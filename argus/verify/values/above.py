@@ -34,16 +34,14 @@ class Above:
         """Create the search. `term_of`: the term of a statement, by its number, without the `Recurrence` around it."""
         self._builder = builder
         self._term_of = term_of
-        self._kept: list[Term] = []
-        self._found: dict[tuple[int, int], UnionSet] = {}
+        self._found: dict[tuple[int, Term], UnionSet] = {}
         self._steps: dict[int, list[UnionMap]] = {}
 
     def finite(self, ref: Ref) -> UnionSet:
         """Return the points at which a term is known to be more than -inf for all real inputs."""
         if isinstance(ref.term, Reduce):
-            key = (-1, id(ref.term))
+            key = (-1, ref.term)
             if key not in self._found:
-                self._kept.append(ref.term)
                 self._found[key] = self._above(ref.term, domain_of(self._builder, ref.term).identity(), False)
             return ref.path.intersect_range(self._found[key]).domain()
         if not isinstance(ref.term, Apply):
@@ -58,7 +56,7 @@ class Above:
         site = -2 - int(space[1:]) if space in self._builder.places else int(space[1:])
         if space not in self._builder.places and self._term_of(site) is term:
             return self._above_site(site)
-        key = (site, id(term))
+        key = (site, term)
         if key not in self._found:
             self._found[key] = self._above(term, self._builder.domain(space).identity(), False)
         return self._found[key]
@@ -108,7 +106,7 @@ class Above:
     def _above_site(self, site: int) -> UnionSet:
         """Return the instances at which a statement is more than -inf: a maximum that a loop carries on stays so."""
         term = self._term_of(site)
-        key = (site, id(term))
+        key = (site, term)
         if key not in self._found:
             where = self._builder.model.sites[site]
             domain = self._builder.model.domain(where)[0].to_union_set()

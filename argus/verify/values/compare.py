@@ -39,7 +39,6 @@ _ASSOCIATIVE = (*REDUCTIONS, "and", "or", "xor")
 class _Matched:
     """Pairs of instances at which two terms were found equal or different, with the reason for a difference."""
 
-    terms: tuple[Term, Term]
     equal: UnionSet = field(default_factory=empty_set)
     differing: tuple[UnionSet, Mismatch] | None = None
 
@@ -49,12 +48,12 @@ class Comparison(Atoms):
 
     def __init__(self, builder: TermBuilder) -> None:
         super().__init__(builder)
-        self._odd: dict[tuple[int, int], tuple[Term, Term]] = {}
+        self._odd: set[tuple[Term, Term]] = set()
         """Pairs of terms that are not known to be equal functions of elements."""
         stated = (p.cond for p in builder.model.kernel.preconditions if isinstance(p, (Requires, Assume)))
         self._facts = [fact for condition in stated for fact in conjuncts(condition)]
         """What preconditions say of scalars."""
-        self._matched: dict[tuple[int, int, Without | None, bool], _Matched] = {}
+        self._matched: dict[tuple[Term, Term, Without | None, bool], _Matched] = {}
 
     def match(self, mine: Term, wanted: Term, scope: Scope) -> None:
         """Raise `Mismatch` unless both terms are equal for every root."""
@@ -131,8 +130,8 @@ class Comparison(Atoms):
             decide(mine, wanted, scope)
             return
         asked = scope.path.range_product(scope.other)
-        key = (id(mine), id(wanted), without, scope.walking)
-        known = self._matched.setdefault(key, _Matched((mine, wanted)))
+        key = (mine, wanted, without, scope.walking)
+        known = self._matched.setdefault(key, _Matched())
         pairs = explicit(asked.range().subtract(known.equal))
         possible = pairs.intersect_params(self.model.context.defined)
         if possible.is_empty():
@@ -216,10 +215,10 @@ class Comparison(Atoms):
     def _pointwise(self, mine: Term, wanted: Term, scope: Scope) -> bool:
         """Return True if two terms are found to be equal functions of equal elements, case by case, or sums of such."""
         sums = isinstance(mine, Reduce) and isinstance(wanted, Reduce) and mine.op == wanted.op == "add"
-        key = id(mine), id(wanted)
+        key = mine, wanted
         if scope.walking or key in self._odd or not (elementwise(mine) or elementwise(wanted)):
             return False
-        self._odd[key] = mine, wanted
+        self._odd.add(key)
         try:
             if sums:
                 self.account(*self.contributions_of("add", mine, wanted, scope, False), scope)
@@ -227,7 +226,7 @@ class Comparison(Atoms):
                 self._by_parts(mine, wanted, scope)
         except (Mismatch, NonAffine):
             return False
-        del self._odd[key]
+        self._odd.remove(key)
         return True
 
     def _by_parts(self, mine: Term, wanted: Term, scope: Scope) -> None:

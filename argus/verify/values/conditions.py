@@ -8,17 +8,7 @@ from argus.ir.expr import Param
 from argus.verify.model.isl import UnionMap, UnionSet, empty_map, isl, map_parts
 from argus.verify.model.relations import Model
 from argus.verify.values.integers import added, function, scaled
-from argus.verify.values.terms import (
-    Apply,
-    Cases,
-    Constant,
-    Index,
-    Load,
-    Parameter,
-    Term,
-    Via,
-    index_data,
-)
+from argus.verify.values.terms import Apply, Cases, Constant, Index, Load, Parameter, Term, Via, index_data
 
 _OF_INTEGERS = " of integers"
 _HOLDS = {"ge": "v >= 0", "eq": "v = 0", "ne": "v != 0"}
@@ -47,7 +37,7 @@ class Conditions:
 
     def __init__(self, model: Model) -> None:
         self._model = model
-        self._found: dict[tuple[int, str], tuple[Term, tuple[str, UnionMap] | None]] = {}
+        self._found: dict[tuple[Term, str], tuple[str, UnionMap] | None] = {}
 
     def same(self, mine: Term, path: UnionMap, wanted: Term, other: UnionMap) -> UnionSet | None:
         """Return the points at which two comparisons of integers are the same, or None if their forms do not tell."""
@@ -73,11 +63,11 @@ class Conditions:
 
     def _form(self, test: Term, part: isl.Map) -> tuple[str, UnionMap] | None:
         """Return a comparison over all instances of the statement to which a part of a path leads."""
-        key = id(test), str(part.get_tuple_name(isl.dim_type.out))
+        key = test, str(part.get_tuple_name(isl.dim_type.out))
         if key not in self._found:
             every = isl.Set.universe(part.range().get_space()).to_union_set()
-            self._found[key] = test, _difference(self._model, test, every.identity())
-        return self._found[key][1]
+            self._found[key] = _difference(self._model, test, every.identity())
+        return self._found[key]
 
 
 def _of_products(image: UnionMap) -> bool:

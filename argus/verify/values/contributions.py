@@ -73,30 +73,30 @@ class Loads:
     """The loads in terms. The loads of each term are found once."""
 
     def __init__(self) -> None:
-        self._cells: dict[int, tuple[Term, list[tuple[str, UnionMap]]]] = {}
-        self._found: dict[tuple[int, bool], tuple[Term, list[tuple[str, Coordinates]]]] = {}
+        self._cells: dict[Term, list[tuple[str, UnionMap]]] = {}
+        self._found: dict[tuple[Term, bool], list[tuple[str, Coordinates]]] = {}
 
     def of(self, term: Term, last: bool = False) -> list[tuple[str, Coordinates]]:
         """Return the tensor and {instance -> [coordinate]} of each load in a term, over its own instances.
 
         `last`: an instance that loads at several coordinates, such as a sum up to a place, has the greatest of them.
         """
-        key = id(term), last
+        key = term, last
         if key not in self._found:
             found: list[tuple[str, Coordinates]] = []
             for tensor, cells in self._cells_of(term):
                 each = tuple(_one_of(c, last) for c in _coordinates(cells))
                 if any(c is not None for c in each) and not any(tensor == t and _alike(each, c) for t, c in found):
                     found.append((tensor, each))
-            self._found[key] = term, found
-        return self._found[key][1]
+            self._found[key] = found
+        return self._found[key]
 
     def _cells_of(self, term: Term) -> list[tuple[str, UnionMap]]:
         """Return {instance -> cell} for each load in a term. Parts of a term that load the same place share one entry.
         """
-        if id(term) not in self._cells:
-            self._cells[id(term)] = term, self._read(term)
-        return self._cells[id(term)][1]
+        if term not in self._cells:
+            self._cells[term] = self._read(term)
+        return self._cells[term]
 
     def _read(self, term: Term) -> list[tuple[str, UnionMap]]:
         match term:

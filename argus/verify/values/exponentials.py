@@ -60,7 +60,7 @@ class Exponentials:
         self.counting = self.counted = False
         """`counting`: terms that are the same for all values of a bound variable are multiplied by the number of
         values. `counted`: such a term was found."""
-        self._instead: dict[int, tuple[Term, Term]] = {}
+        self._instead: dict[Term, Term] = {}
 
     def summands(self, term: Term, path: UnionMap) -> list[Summand]:
         """Return the summands of a term at the points of `path`, {root -> instance}, without those that are 0."""
@@ -126,7 +126,7 @@ class Exponentials:
 
     def _derived(self, term: Term, op: str, *args: Term) -> Term:
         """Return the term `op(args)` that replaces `term` or a part of it: the same object on every call."""
-        return self._instead.setdefault(id(term), (term, Apply(op, args)))[1]
+        return self._instead.setdefault(term, Apply(op, args))
 
     def _require_numbers(
         self, term: Term, others: list[Summand], path: UnionMap,
@@ -225,7 +225,7 @@ class Exponentials:
                 parts = Apply("sub", (Apply("log", (a,)), Apply("log", (b,))))
             case _:
                 return None
-        return self._instead.setdefault(id(term), (term, parts))[1]
+        return self._instead.setdefault(term, parts)
 
     def _logarithm(self, term: Term, inner: Term, path: UnionMap) -> list[Summand]:
         """Return the logarithm of a sum of weights, and the maximum to which the weights are relative."""

@@ -56,7 +56,7 @@ class Shapes:
     """The shapes of terms, ignoring arithmetic. Terms of the same shape are compared first."""
 
     def __init__(self) -> None:
-        self._found: dict[int, tuple[Term, int]] = {}
+        self._found: dict[Term, int] = {}
 
     def of_product(self, s: Summand) -> int:
         """Return the shape of a product, which does not depend on the order of its factors."""
@@ -65,9 +65,9 @@ class Shapes:
 
     def of(self, term: Term) -> int:
         """Return a number that is equal for terms of the same form."""
-        if id(term) not in self._found:
-            self._found[id(term)] = term, self._of(term)
-        return self._found[id(term)][1]
+        if term not in self._found:
+            self._found[term] = self._of(term)
+        return self._found[term]
 
     def _of(self, term: Term) -> int:
         match term:

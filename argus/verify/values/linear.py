@@ -55,10 +55,9 @@ class Exponents:
         self.builder = builder
         self.positive = builder.positive
         self.ceiling = Ceiling(self.term_of)
-        self._heads: dict[str, int] = {}
-        self._kept: list[Term] = []
-        self._opened: dict[int, Term | None] = {}
-        self._maxima: dict[int, UnionMap | None] = {}
+        self._heads: dict[str, Term] = {}
+        self._opened: dict[Term, Term | None] = {}
+        self._maxima: dict[Term, UnionMap | None] = {}
         self._numbers = Numbers()
         self._above = Above(builder, self.term_of)
 
@@ -107,7 +106,7 @@ class Exponents:
 
     def _several(self, term: Reduce) -> Term | None:
         """Rewrite a sum with a start value or single contributions (`x += y`) as additions; None for any other sum."""
-        if id(term) not in self._opened:
+        if term not in self._opened:
             zero, once, rest = Constant(0.0), [], []
             for along, inner in term.parts:
                 if not along.is_single_valued():
@@ -120,9 +119,8 @@ class Exponents:
             summands += [Reduce(term.op, zero, tuple(rest))] if rest else []
             summands += once
             plain = not once and len(summands) == 1
-            self._opened[id(term)] = None if plain else reduce(lambda a, b: Apply("add", (a, b)), summands)
-            self._kept.append(term)
-        return self._opened[id(term)]
+            self._opened[term] = None if plain else reduce(lambda a, b: Apply("add", (a, b)), summands)
+        return self._opened[term]
 
     def scaled(self, form: Linear, factor: float, scalars: tuple[str, ...]) -> Linear:
         """Return a linear form times a number and launch-time scalars."""
@@ -210,8 +208,7 @@ class Exponents:
     def _elements(self, term: Reduce) -> UnionMap | None:
         """Return {instance -> the cells whose maximum it is}, or None if the term is not a maximum of plain tensor
         elements."""
-        if id(term) not in self._maxima:
-            self._kept.append(term)
+        if term not in self._maxima:
             domain = domain_of(self.builder, term)
             itself = domain.identity()
             found = contributions(self._numbers, term.op, term, itself, itself, -math.inf)
@@ -221,8 +218,8 @@ class Exponents:
             if cells is not None:  # the maximum of no elements is identified by `nothing`
                 none = domain.subtract(cells.domain())
                 cells = cells.union(UnionMap.from_domain_and_range(none, UnionSet("{ nothing[] }")))
-            self._maxima[id(term)] = cells
-        return self._maxima[id(term)]
+            self._maxima[term] = cells
+        return self._maxima[term]
 
     def _origins(self, term: Term, path: UnionMap) -> UnionMap:
         match term:
@@ -243,9 +240,8 @@ class Exponents:
         """Return `path`, after recording that its statements' instances identify the values of this term."""
         for part in map_parts(path):
             name = str(part.range().get_tuple_name())
-            if self._heads.setdefault(name, id(term)) != id(term):
+            if self._heads.setdefault(name, term) is not term:
                 raise Mismatch("a statement with two maxima: bind each to a name")
-        self._kept.append(term)  # kept alive, so that no other term gets its identity
         return path
 
     def same(self, a: Monomial, b: Monomial, points: UnionSet) -> bool:

@@ -16,7 +16,7 @@ class Logarithms:
 
     def __init__(self, exponentials: Exponentials) -> None:
         self.exponentials, self.model = exponentials, exponentials.builder.model
-        self._lacking: dict[int, tuple[Term, UnionSet]] = {}
+        self._lacking: dict[Term, UnionSet] = {}
         """# Sums of weights, each with its instances that have no term."""
 
     def empty(self, total: Term, path: UnionMap) -> UnionSet:
@@ -103,10 +103,10 @@ class Logarithms:
         """Raise `Mismatch` unless a specified sum of weights has a nonzero term, so that no replacement divisor is
         used."""
         term = divisor.ref.term
-        if id(term) not in self._lacking:
+        if term not in self._lacking:
             instances = self.exponentials.builder.instances(scope.other.reverse())
-            self._lacking[id(term)] = term, self.empty(term, instances.identity())
-        empty = scope.other.intersect_range(self._lacking[id(term)][1]).domain()
+            self._lacking[term] = self.empty(term, instances.identity())
+        empty = scope.other.intersect_range(self._lacking[term]).domain()
         if not empty.is_empty():
             text = "0 / 0 where every score is masked: divide by `al.where(total == 0.0, 1.0, total)`"
             raise Mismatch(text, scope.origins(empty))

@@ -64,9 +64,9 @@ class Numbers:
     """Finds the instances at which terms are known numbers, or real numbers, and keeps the result for each term."""
 
     def __init__(self) -> None:
-        self._found: dict[int, tuple[Term, UnionSet, list[tuple[UnionSet, float]]]] = {}
-        self._real: dict[int, tuple[Term, UnionSet, UnionSet]] = {}
-        self._possible: dict[int, tuple[Term, bool]] = {}
+        self._found: dict[Term, tuple[UnionSet, list[tuple[UnionSet, float]]]] = {}
+        self._real: dict[Term, tuple[UnionSet, UnionSet]] = {}
+        self._possible: dict[Term, bool] = {}
 
     def regions(self, term: Term, root: UnionSet, path: UnionMap) -> list[tuple[UnionSet, float]]:
         """Return sets of roots at which a term is a known number, and the number. `path`: {root -> instance}."""
@@ -76,18 +76,18 @@ class Numbers:
             return []
         path = merged(path.intersect_domain(root))
         instances = merged(path.range())
-        found = self._found.get(id(term))
-        if found is None or not instances.is_subset(found[1]):
-            known = instances if found is None else instances.union(found[1])
-            found = self._found[id(term)] = (term, known, self._of(term, known))
-        here = [(merged(path.intersect_range(region).domain()), value) for region, value in found[2]]
+        found = self._found.get(term)
+        if found is None or not instances.is_subset(found[0]):
+            known = instances if found is None else instances.union(found[0])
+            found = self._found[term] = (known, self._of(term, known))
+        here = [(merged(path.intersect_range(region).domain()), value) for region, value in found[1]]
         return [(region, value) for region, value in here if not region.is_empty()]
 
     def _may_be_known(self, term: Term) -> bool:
         """Return False if no instance of a term is a known number, by its form alone."""
-        if id(term) not in self._possible:
-            self._possible[id(term)] = term, self._by_form(term)
-        return self._possible[id(term)][1]
+        if term not in self._possible:
+            self._possible[term] = self._by_form(term)
+        return self._possible[term]
 
     def _by_form(self, term: Term) -> bool:
         match term:
@@ -193,11 +193,11 @@ class Numbers:
             return root
         path = merged(path.intersect_domain(root))
         instances = merged(path.range())
-        found = self._real.get(id(term))
-        if found is None or not instances.is_subset(found[1]):
-            known = instances if found is None else instances.union(found[1])
-            found = self._real[id(term)] = (term, known, self._really(term, known))
-        return merged(path.intersect_range(found[2]).domain())
+        found = self._real.get(term)
+        if found is None or not instances.is_subset(found[0]):
+            known = instances if found is None else instances.union(found[0])
+            found = self._real[term] = (known, self._really(term, known))
+        return merged(path.intersect_range(found[1]).domain())
 
     def _really(self, term: Term, instances: UnionSet) -> UnionSet:
         """Compute `real` for a term's own instances."""

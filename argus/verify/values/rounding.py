@@ -15,12 +15,12 @@ def rounds(builder: TermBuilder, term: Term) -> bool:
 def _sites(builder: TermBuilder, term: Term) -> set[int]:
     """Return the numbers of the statements that a term reads from."""
     found: set[int] = set()
-    pending, seen = [term], set()
+    pending, seen = [term], set[Term]()
     while pending:
         each = pending.pop()
-        if id(each) in seen:
+        if each in seen:
             continue
-        seen.add(id(each))
+        seen.add(each)
         match each:
             case Via(along=along, term=inner):
                 found |= _reached(along)

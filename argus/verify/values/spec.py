@@ -110,12 +110,12 @@ def _also_of_nothing(comparison: Comparison, plain: list[tuple[Site, Term, Scope
 
 def _together(stores: list[tuple[Site, Term, Scope]]) -> list[tuple[Site, Term, Scope]]:
     """Merge stores that each write a part of one tile, such as a panel, into one over the tile's instances."""
-    heads: dict[int, list[tuple[Site, Term, Scope]]] = {}
+    heads: dict[Term, list[tuple[Site, Term, Scope]]] = {}
     for site, term, scope in stores:
         path = scope.path
         while isinstance(term, Via):
             path, term = path.apply_range(term.along), term.term
-        heads.setdefault(id(term), []).append((site, term, replace(scope, path=path)))
+        heads.setdefault(term, []).append((site, term, replace(scope, path=path)))
     result: list[tuple[Site, Term, Scope]] = []
     for group in heads.values():
         origin, variables = empty_map(), empty_map()

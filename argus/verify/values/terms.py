@@ -2,6 +2,8 @@
 
 A term has one value for each instance of an instance space; `Via` is a term's value at another instance. A load is a
 relation to tensor cells, a reduction a relation to contributing instances. Casts that at most round are left out.
+
+Terms share parts, and are compared by identity: a table whose keys are terms holds what is known of each of them.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from argus.verify.model.isl import UnionMap, UnionSet
 from argus.verify.model.translator import identifier
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Constant:
     """A number that is the same at every instance."""
 
@@ -36,7 +38,7 @@ class Parameter:
     bounds: Interval | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Load:
     """An element that a tensor held at launch. `cells`: {instance -> cell}."""
 
@@ -44,14 +46,14 @@ class Load:
     cells: UnionMap
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Index:
     """An affine expression of an instance's indices. `values`: {instance -> [integer]}."""
 
     values: UnionMap
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Apply:
     """An operator applied to terms."""
 
@@ -59,7 +61,7 @@ class Apply:
     args: tuple[Term, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Via:
     """The value of `term` at another instance. `along`: {instance -> that instance}, single-valued."""
 
@@ -67,14 +69,14 @@ class Via:
     term: Term
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Cases:
     """Terms on disjoint parts of the instance space."""
 
     parts: tuple[tuple[UnionSet, Term], ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Reduce:
     """`op` over the instances that contribute: each part is {instance -> contributing instance} and its term.
 
@@ -87,7 +89,7 @@ class Reduce:
     count: Constant | Parameter | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Choice:
     """The term `yes` where `test`, a condition on data, holds, and the term `no` elsewhere."""
 
@@ -96,7 +98,7 @@ class Choice:
     no: Term
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Recurrence:
     """The term of statement `site`, which reads the statement's own earlier values as `Again(site)`."""
 
@@ -111,7 +113,7 @@ class Again:
     site: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Opaque:
     """A value that no term describes, with the reason."""
 

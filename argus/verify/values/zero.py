@@ -18,12 +18,12 @@ from argus.verify.values.terms import Apply, Cases, Choice, Constant, Parameter,
 def dividing(terms: list[Term]) -> list[str]:
     """Return the sizes and scalars in divisors of terms that are not known to be positive, without repeats."""
     found: dict[str, None] = {}
-    pending, seen = list(terms), set[int]()
+    pending, seen = list(terms), set[Term]()
     while pending:
         term = pending.pop()
-        if id(term) in seen:
+        if term in seen:
             continue
-        seen.add(id(term))
+        seen.add(term)
         if isinstance(term, Apply) and term.op == "truediv":
             found |= dict.fromkeys(_parameters(term.args[1]))
         pending += _within(term)
