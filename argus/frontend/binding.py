@@ -149,7 +149,7 @@ def _positions(used: list[int], rank: int) -> tuple[Expr, ...]:
 
 
 def copied(context: Context, value: Tile, name: str, span: Span) -> Tile:
-    """Return a new fragment for the name, which holds `value` in the layout of the fragment that `value` reads."""
+    """Return a new fragment for the name. It holds `value`, in the layout of the fragment that `value` reads."""
     layout = context.fragments[value.fragment].layout if value.fragment is not None else None
     return replace(tiles.materialise(context, value, name, span, layout), fresh=False)
 

@@ -45,7 +45,7 @@ def costly_part(group: Group) -> Apart | None:
 
 
 def _base(value: Value) -> Value:
-    """Return the value from which views are made."""
+    """Return the value that a chain of views starts from."""
     while value[0].op == "call_function" and capture.is_view(value[0]):
         value = capture.value_of(value[0].args[0])
     return value

@@ -117,7 +117,7 @@ def estimated(read: Iterable[Meta], written: Iterable[Meta], operations: Extent 
 
 
 def _distinct(meta: Meta) -> float:
-    """Return the number of elements in memory: windows may overlap."""
+    """Return the number of distinct elements in memory, because windows may overlap."""
     if meta.symbolic or 0 in meta.shape:
         return _number(product(meta.shape))
     last = sum((size - 1) * stride for size, stride in zip(meta.shape, meta.strides, strict=True))

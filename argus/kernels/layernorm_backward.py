@@ -185,9 +185,9 @@ def layernorm_backward(
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return the gradients of `x`, `weight` and `bias`. `dy` is the gradient of `layernorm(x, weight, bias, eps)`.
 
-    `dy` and `x` are of one shape and of one of float32, float16 and bfloat16, `weight` of any of these, which is the
-    dtype of both gradients of parameters; the arithmetic is float32's, and rows may be any distance apart. The same in
-    each run. Raises LaunchError.
+    `dy` and `x` have one shape and one dtype: float32, float16 or bfloat16. `weight` has any of these dtypes, and the
+    gradients of `weight` and `bias` have the dtype of `weight`. Rows may be any distance apart. The arithmetic is that
+    of float32, and the results are the same in each run. Raises LaunchError.
     """
     dx, parameters = _backward((dy, x, weight), (eps,))
     return dx, parameters[0], parameters[1]

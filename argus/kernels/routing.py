@@ -107,7 +107,7 @@ def _in_steps(
     x: torch.Tensor, bias: torch.Tensor | None, weights: torch.Tensor, experts: torch.Tensor,
     numbers: tuple[Number, ...], choice: Choice, dtype: Any,
 ) -> tuple[Call, ...]:  # fmt: skip
-    """Return the launches of scores and choices, the groups' scores, the experts, the weights."""
+    """Return the launches that compute scores and choices, then the scores of groups, the experts, and the weights."""
     import torch
 
     (tokens, count), size = x.shape, x.shape[1] // choice.groups

@@ -148,10 +148,11 @@ attach(_transpose, _backward)
 
 
 def _tile(itemsize: int, reads: bool, writes: bool) -> dict[str, int]:
-    """Choose the tile; `reads`, `writes`: rows of matrix, result are whole vectors. It is 256 bytes wide if both are.
+    """Choose the tile. `reads`: the matrix has rows of whole vectors; `writes`: the result has. If both have, the tile
+    is 256 bytes wide.
 
-    Rows of a result that is written element by element share sectors of the memory at the edges of tiles: the wider
-    the tile, the fewer. Those that are read so do not mind, and like smaller tiles, of which more fit.
+    If the result is written element by element, tiles are wide, because rows share sectors of the memory at the edges
+    of tiles. If only the matrix is read so, tiles are small, because more of them run at a time.
     """
     wide = {"VECTOR": 3, "WIDTH": 4} if itemsize == 2 else {"VECTOR": 2, "WIDTH": 3}
     if not writes:

@@ -171,7 +171,7 @@ _Ordering = Union[
 
 
 def _order(block: Block, stmt: _Ordering, frame: Frame) -> None:
-    """Run a statement that orders others and at which threads do not wait for other threads."""
+    """Run an ordering statement at which threads do not wait for one another."""
     match stmt:
         case CommitGroup():
             block.passes(stmt, frame, "commit")

@@ -1,4 +1,4 @@
-"""Pairs in bulk: many processes make them, each result is kept when it is known, and the same command goes on.
+"""Pairs in bulk. Many processes make them, and each result is stored at once, so that the same command can continue.
 
 The work is a sequence of items: a portion of one kernel's edits, or some ways through the rewrites of one task. A file
 beside the pairs names the items that are done.

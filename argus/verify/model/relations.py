@@ -23,7 +23,7 @@ from argus.work import Work
 class Cells:
     """An access as a relation: instances -> cells of `relation.obj`; an over-approximation if not `exact`.
 
-    `bare` holds for any value of the parameters. `map` is `bare` in the context, whose constraints isl then carries.
+    `bare` holds for any value of the parameters. `map` is `bare` with the constraints of the context.
     """
 
     site: Site

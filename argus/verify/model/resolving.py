@@ -54,7 +54,7 @@ def is_of_others(site: Site, value: Expr) -> bool:
 
 
 def once_a_program(site: Site) -> bool:
-    """Return True if a statement stands in no loop except the one over a block's programs, and loops of one trip."""
+    """Return True if each loop around a statement is the one over a block's programs, or has one trip."""
     return all(loop.var == PROGRAM or _has_one_trip(loop) for loop in site.loops)
 
 

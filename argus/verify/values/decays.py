@@ -96,7 +96,7 @@ def _products(past: list[Summand]) -> bool:
 
 
 def _together(past: list[Summand]) -> list[tuple[UnionSet, Term]]:
-    """Return what the earlier value is multiplied by, at sets of instances that are apart."""
+    """Return the factors of the earlier value, each for a set of instances; the sets do not overlap."""
     found: list[tuple[UnionSet, Term]] = []
     for s in past:
         rest, parts = s.points, list[tuple[UnionSet, Term]]()
@@ -132,7 +132,7 @@ def _itself(pairs: UnionMap) -> UnionMap:
 
 
 def _flat(builder: TermBuilder, reach: UnionMap) -> UnionMap:
-    """Return {[instance -> earlier one] -> point}: the points are instances of a name of their own."""
+    """Return a map from each pair [instance -> earlier one] to a point of a space of its own."""
     result = empty_map()
     for part in map_parts(reach):
         name = f"V{len(builder.places) + 1}"
@@ -166,7 +166,7 @@ class _Steps:
         return Reduce(op, Constant(start), parts)
 
     def difference(self, end: Monomial) -> tuple[Monomial, Monomial]:
-        """Return a monomial at the later of two instances, minus the same at the earlier one, over their point."""
+        """Return the value of a monomial at the later of two instances, minus that at the earlier one."""
         return _at(end, self.now, 1.0), _at(end, self.then, -1.0)
 
     def count(self) -> UnionMap:

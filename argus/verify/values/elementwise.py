@@ -41,7 +41,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Parted(Exception):
-    """Some roots, `here`, have another tree than the others."""
+    """A difference between roots: those of `here` have another tree than the others."""
 
     here: UnionSet
 

@@ -50,8 +50,8 @@ def _places(specified: list[Summand], defined: Set) -> Values | None:
 
 
 def _attained(test: Term, s: Summand, path: UnionMap, defined: Set) -> bool:
-    """Return True if a test compares elements with an extremum of elements that are all among those compared, and every
-    root has one."""
+    """Return True if a test compares elements with the extremum of some of them, and every root has such an extremum.
+    """
     if isinstance(test, Apply) and test.op == "or":  # The other condition, such as NaN, only chooses more places.
         return any(_attained(t, s, path, defined) for t in test.args)
     if not (isinstance(test, Apply) and test.op.partition(" ")[0] == "eq"):
