@@ -106,7 +106,8 @@ def _turned_tiles(problem: ProductShape, turned: bool) -> Iterator[Tile]:
 def _clusters(problem: ProductShape, tile: Tile) -> Iterator[tuple[int, int]]:
     """Yield how many blocks may share a box of the copy engine, and how many of them stand side by side.
 
-    More than two blocks, or blocks side by side, are listed only if sectors are split, so that rows cost more to read."""
+    More than two blocks, or blocks side by side, are listed only if sectors are split, so that rows cost more to read.
+    """
     yield 1, 1
     split = min(problem.a_line, problem.b_line) < SECTOR
     many = min(problem.m, problem.n) > _FEW[-1]

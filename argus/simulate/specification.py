@@ -183,7 +183,7 @@ def _explained(
 
 
 def _kinds_differ(a: Array, b: Array) -> Array:
-    """Return bool `[n]`: the elements that are finite, infinite or NaN in one of two runs only, where rounding decides."""
+    """Return bool `[n]`: the elements that are finite, an infinity or NaN in one of two runs only."""
     known = (np.isnan(a) & np.isnan(b)) | (np.isinf(a) & (a == b)) | (np.isfinite(a) & np.isfinite(b))
     result: Array = ~known
     return result
