@@ -6,16 +6,14 @@ import numpy as np
 import pytest
 
 from argus.backend.cpu.toolchain import find_compiler
-from argus.diagnostic import Diagnostic, SourceError, Verdict
+from argus.diagnostic import SourceError, Verdict
 from argus.ir.nodes import Kernel
 from argus.ir.text import parse_kernel, print_kernel
-from argus.mutate import mutations
 from argus.simulate import simulate
 from argus.verify import verify
 from tests.backend.host import run
-from tests.verify.waves import FULL, kernel
+from tests.verify.waves import FULL, LIMIT_S, judged, kernel, refuted
 
-LIMIT_S = 120.0
 TO_LDS = ["s_waitcnt lgkmcnt 0", "s_barrier"]
 
 
@@ -49,14 +47,6 @@ def rows(*, turns: bool = True, early: bool = True, wait: bool = True, full: boo
     loop = ["for i in 0 .. N step 1 {", *first, *meet, *second, *meet, "}"]
     begin, end = (["begin_turns"], ["end_turns"]) if turns else ([], [])
     return kernel([*fetch("0"), *deposit("0"), "barrier", *begin, *loop, *end], 2)
-
-
-def refuted(k: Kernel) -> Diagnostic:
-    report = verify(k, LIMIT_S)
-    assert report.verdict is Verdict.REFUTED, report.diagnostics
-    found = next(d for d in report.diagnostics if d.verdict is Verdict.REFUTED)
-    assert found.witness is not None and found.witness.replayed
-    return found
 
 
 @pytest.mark.parametrize("full", [False, True], ids=["bare", "full"])
@@ -126,18 +116,5 @@ def test_the_emitted_text_on_the_host() -> None:
 
 def test_mutants_are_judged_alike() -> None:
     """Waits, barriers and turns left out or moved: what is proved breaks nothing in the simulator."""
-    seen = dict.fromkeys(Verdict, 0)
-    x = np.arange(4 * 256, dtype=np.float32).reshape(4, 256)
-    for mutation in mutations(rows()):
-        if not any(word in mutation.name for word in ("wait", "barrier", "turns")):
-            continue
-        try:
-            report = verify(mutation.kernel, LIMIT_S)
-        except SourceError:
-            continue
-        seen[report.verdict] += 1
-        if report.verdict is Verdict.PROVED:
-            for count in (0, 1, 3, 4):
-                outcome = simulate(mutation.kernel, {"x": x[:count], "y": np.zeros_like(x[:count])})
-                assert not outcome.violations, mutation.name
+    seen = judged(rows(), ("wait", "barrier", "turns"))
     assert seen[Verdict.PROVED] >= 1 and seen[Verdict.REFUTED] >= 4, seen

@@ -5,28 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from argus.diagnostic import Diagnostic, SourceError, Verdict
+from argus.diagnostic import SourceError, Verdict
 from argus.ir.nodes import Kernel
 from argus.ir.text import parse_kernel, print_kernel
-from argus.mutate import mutations
 from argus.simulate import simulate
 from argus.verify import verify
-from tests.verify.waves import FULL, fetch, halves, kernel, ring, use
+from tests.verify.waves import FULL, fetch, halves, judged, kernel, proved, refuted, ring, use
 
 LIMIT_S = 120.0
-
-
-def proved(k: Kernel) -> bool:
-    return verify(k, LIMIT_S).verdict is Verdict.PROVED
-
-
-def refuted(k: Kernel) -> Diagnostic:
-    """The first finding of a kernel that is refuted, with its witness replayed."""
-    report = verify(k, LIMIT_S)
-    assert report.verdict is Verdict.REFUTED, report.diagnostics
-    found = next(d for d in report.diagnostics if d.verdict is Verdict.REFUTED)
-    assert found.witness is not None and found.witness.replayed
-    return found
 
 
 @pytest.mark.parametrize("ahead", [1, 2, 3])
@@ -155,18 +141,5 @@ def test_simulated_values() -> None:
 
 def test_mutants_of_the_ring_are_judged_alike() -> None:
     """Waits and barriers left out, moved or counted otherwise: what is proved breaks nothing in the simulator."""
-    seen = dict.fromkeys(Verdict, 0)
-    x = np.arange(4 * 256, dtype=np.float32).reshape(4, 256)
-    for mutation in mutations(ring("s_waitcnt vmcnt 2 lgkmcnt 0", "s_barrier")):
-        if not any(word in mutation.name for word in ("wait", "barrier", "load less", "load more")):
-            continue
-        try:
-            report = verify(mutation.kernel, LIMIT_S)
-        except SourceError:
-            continue
-        seen[report.verdict] += 1
-        if report.verdict is Verdict.PROVED:
-            for rows in (0, 1, 3, 4):
-                outcome = simulate(mutation.kernel, {"x": x[:rows], "y": np.zeros_like(x[:rows])})
-                assert not outcome.violations, mutation.name
+    seen = judged(ring("s_waitcnt vmcnt 2 lgkmcnt 0", "s_barrier"), ("wait", "barrier", "load less", "load more"))
     assert seen[Verdict.PROVED] >= 2 and seen[Verdict.REFUTED] >= 8 and not seen[Verdict.UNKNOWN], seen

@@ -1,10 +1,17 @@
-"""Kernels of AMD's waves as text: rows through a ring of buffers in LDS."""
+"""Kernels of AMD's waves as text: rows through a ring of buffers in LDS; and how such kernels are judged."""
 
 from __future__ import annotations
 
+import numpy as np
+
+from argus.diagnostic import Diagnostic, SourceError, Verdict
 from argus.ir.nodes import Kernel
 from argus.ir.text import parse_kernel
+from argus.mutate import mutations
+from argus.simulate import simulate
+from argus.verify import verify
 
+LIMIT_S = 120.0
 FULL = "[256 | t 128@0 | v 2@0*128]"
 HALF = "[128 | t 128@0 | v]"
 
@@ -61,3 +68,37 @@ def ring(wait: str = "s_waitcnt vmcnt 2", barrier: str = "barrier", ahead: int =
         ],
         slots,
     )  # fmt: skip
+
+
+def proved(k: Kernel) -> bool:
+    """True if a kernel is proved."""
+    return verify(k, LIMIT_S).verdict is Verdict.PROVED
+
+
+def refuted(k: Kernel) -> Diagnostic:
+    """The first finding of a kernel that is refuted, with its witness replayed."""
+    report = verify(k, LIMIT_S)
+    assert report.verdict is Verdict.REFUTED, report.diagnostics
+    found = next(d for d in report.diagnostics if d.verdict is Verdict.REFUTED)
+    assert found.witness is not None and found.witness.replayed
+    return found
+
+
+def judged(k: Kernel, words: tuple[str, ...]) -> dict[Verdict, int]:
+    """How often each verdict is given on the mutants with one of some words in their names. What is proved breaks
+    nothing in the simulator."""
+    seen = dict.fromkeys(Verdict, 0)
+    x = np.arange(4 * 256, dtype=np.float32).reshape(4, 256)
+    for mutation in mutations(k):
+        if not any(word in mutation.name for word in words):
+            continue
+        try:
+            report = verify(mutation.kernel, LIMIT_S)
+        except SourceError:
+            continue
+        seen[report.verdict] += 1
+        if report.verdict is Verdict.PROVED:
+            for rows in (0, 1, 3, 4):
+                outcome = simulate(mutation.kernel, {"x": x[:rows], "y": np.zeros_like(x[:rows])})
+                assert not outcome.violations, mutation.name
+    return seen
