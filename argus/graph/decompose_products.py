@@ -9,10 +9,11 @@ import torch
 
 from argus.graph.library import LEAST_PRODUCT, by_terms, copies_too_much, is_large
 from argus.graph.two_steps import wide
+from argus.ir.machine import H200
 
 aten = torch.ops.aten
 
-_PRODUCTS, _LEAST_TERMS = 132, 2048
+_PRODUCTS, _LEAST_TERMS = H200.multiprocessors, 2048
 """Number of tiles of a product that fill a GPU, and smallest number of terms of a part that justifies a second kernel.
 """
 
@@ -47,8 +48,16 @@ def _product_parts(a: Any, b: Any) -> int:
     if not all(isinstance(size, int) for size in sizes):
         return 1
     rows, terms, columns = sizes
+    return parts_of(rows, columns, terms, 4)
+
+
+def parts_of(rows: int, columns: int, terms: int, multiple: int) -> int:
+    """Return the number of equal parts of a product's terms with which its tiles fill a GPU; 1 if there are too few.
+
+    The terms of a part are a multiple of `multiple`.
+    """
     wanted = _PRODUCTS // (ceil(rows / LEAST_PRODUCT) * ceil(columns / LEAST_PRODUCT))
-    return next((n for n in range(min(wanted, terms // _LEAST_TERMS), 1, -1) if terms % (4 * n) == 0), 1)
+    return next((n for n in range(min(wanted, terms // _LEAST_TERMS), 1, -1) if terms % (multiple * n) == 0), 1)
 
 
 def _product_in_parts(a: Any, b: Any, parts: int) -> Any:

@@ -20,15 +20,11 @@ from typing import Any
 
 import torch
 
-from argus.graph.library import LEAST_PRODUCT
+from argus.graph.decompose_products import parts_of
 from argus.graph.two_steps import wide
 from argus.graph.windows import each
 
 aten = torch.ops.aten
-
-_PRODUCTS, _LEAST_TERMS = 132, 2048
-"""Number of tiles of a product that fill a GPU, and smallest number of terms of a part that justifies a second kernel.
-"""
 
 
 def convolution_backward(
@@ -174,5 +170,4 @@ def _product(a: Any, windows: Any) -> Any:
 
 def _parts(rows: int, terms: int, columns: int) -> int:
     """Return the number of parts of the terms of a product of 16-bit floats: parts are added up in float32."""
-    wanted = _PRODUCTS // (-(-rows // LEAST_PRODUCT) * -(-columns // LEAST_PRODUCT))
-    return next((n for n in range(min(wanted, terms // _LEAST_TERMS), 1, -1) if terms % (8 * n) == 0), 1)
+    return parts_of(rows, columns, terms, 8)

@@ -9,8 +9,9 @@ from typing import Any
 import torch
 
 from argus.graph.tiles import MOST_HELD
+from argus.ir.machine import H200
 
-_BLOCKS = 1056
+_BLOCKS = 8 * H200.multiprocessors
 """Number of programs at which a reduction fills a GPU: eight for each multiprocessor of the largest GPU."""
 _FEW_TERMS, LEAST_PART, _ACROSS = 4096, 32, 64
 """Number of terms up to which a sum needs no second kernel; smallest length of a part; columns of a tile whose rows are

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from argus.backend.launch.evaluate import Number
 from argus.diagnostic import LaunchError
+from argus.ir.machine import H200
 from argus.ir.types import DTYPES, DType
 from argus.kernels.gemm import combine, gemm
 from argus.kernels.matmul import calls, tiles_of_parts
@@ -30,7 +31,7 @@ _HALVES = ("bfloat16", "float16")
 _FEW = 256  # tokens up to which products read packed weights
 _ENOUGH = 200
 """Number of blocks above which sums are not cut into parts."""
-_BLOCKS = {4: 512, 8: 132, 16: 132}
+_BLOCKS = {4: 512, 8: H200.multiprocessors, 16: H200.multiprocessors}
 """The largest number of blocks that parts may make, by their warps: larger blocks have a multiprocessor each."""
 _MOST_TOKENS = 64  # of a tile
 _BUSY = 100  # blocks that keep the machine busy
