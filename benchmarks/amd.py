@@ -95,6 +95,7 @@ CASES = (
     _attention("D128, few programs", 128, heads=4),
     _attention("D128, float16", 128, float16),
     _attention("D64", 64),
+    _attention("D64, causal", 64, CAUSAL=True),
 )
 
 AITER = {

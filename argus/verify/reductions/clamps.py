@@ -29,7 +29,7 @@ def unlimited(kernel: Kernel) -> Kernel:
 
     def block(body: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         changed = tuple(map_exprs(s, change) for s in body)
-        return tuple(_loaded_again(a, b) for a, b in zip((None, *changed[:-1]), changed, strict=True))
+        return tuple(_loaded_again(a, b) for a, b in zip((None, *changed), changed, strict=False))
 
     return replace(kernel, body=rewrite_blocks(kernel.body, block))
 

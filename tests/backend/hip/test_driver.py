@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -230,6 +231,15 @@ def test_kernels_for_gfx942_are_loaded_by_the_hip_runtime(runtime: Runtime, monk
     plan(loaded, tensors).run(values(tensors))
     assert state(runtime, "launched_on").value == 1
     assert state(runtime, "last_stream", ctypes.c_uint64).value == 41
+
+
+def test_tensors_on_two_gpus() -> None:
+    arrays = {n: replace(array(n, x), device=f"cuda:{n == 'c':d}") for n, x in zip("abc", operands(), strict=True)}
+    with pytest.raises(LaunchError, match="`b` on cuda:0, `c` on cuda:1") as caught:
+        bind(GEMM, arrays, {"alpha": 1.0}, None)
+    assert [d.code for d in caught.value.diagnostics] == ["device-mismatch"]
+    alike = {n: replace(x, device="cuda:1") for n, x in arrays.items()}
+    assert bind(GEMM, alike, {"alpha": 1.0}, None).device == "cuda:1"
 
 
 SCALE = """
