@@ -17,7 +17,7 @@ import pytest
 from argus.backend.cpu import toolchain
 from argus.environment import find_tool, variable
 from tests.costs import Costs
-from tests.long import LONG, left_out
+from tests.long import LONG, left_out, stale
 from tests.results import device, granted
 from tests.slow import SLOW
 
@@ -25,6 +25,9 @@ __all__ = ["device", "granted"]
 
 T = TypeVar("T")
 Golden = Callable[[str, str], None]
+
+STALE = pytest.StashKey[list[str]]()
+"""What tests/night lists and is no longer there."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -90,6 +93,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if item.nodeid.startswith(LONG):
                 item.add_marker(pytest.mark.nightly)
+        config.stash[STALE] = stale(items)
     for item in items:
         if item.nodeid.partition("::")[0] in SLOW:
             item.add_marker(pytest.mark.slow)

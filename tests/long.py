@@ -50,3 +50,12 @@ def _listed(path: Path) -> list[str]:
 LONG: tuple[str, ...] = tuple(
     name for path in sorted((Path(__file__).parent / "night").glob("*.txt")) for name in _listed(path)
 )
+
+
+def stale(items: Iterable[pytest.Item]) -> list[str]:
+    """Return what tests/night lists of these tests and begins no id: cases that were renamed or removed."""
+    ids: dict[str, list[str]] = defaultdict(list)
+    for item in items:
+        ids[item.nodeid.partition("[")[0]].append(item.nodeid)
+    cases = [(name, ids.get(name.partition("[")[0])) for name in LONG]
+    return [name for name, of_test in cases if of_test and not any(case.startswith(name) for case in of_test)]

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from argus import environment
+from tests.conftest import STALE
 from tests.long import LONG
 
 
@@ -51,6 +52,11 @@ def test_tests_that_take_long_are_there() -> None:
     for entry in LONG:
         path, name = entry.split("[")[0].split("::")
         assert f"\ndef {name}(" in (root / path).read_text(encoding="utf-8"), entry
+
+
+def test_cases_that_take_long_are_those_that_are_collected(pytestconfig: pytest.Config) -> None:
+    """Of the tests that this run collects; `make test` collects all."""
+    assert not pytestconfig.stash.get(STALE, [])
 
 
 def test_workers_know_the_seed(seed: int, pytestconfig: pytest.Config) -> None:
