@@ -821,7 +821,9 @@ def s_waitcnt(vmcnt: int | None = None, lgkmcnt: int | None = None) -> None:
 
 @_kernel_only
 def s_barrier() -> None:
-    """Wait for all waves of the block. For other waves, order what the last `s_waitcnt(lgkmcnt=0)` found done (gfx942).
+    """Wait for all waves of the block (gfx942).
+
+    Accesses that the last `s_waitcnt(lgkmcnt=0)` completed come before what other waves do after this barrier.
     """
 
 

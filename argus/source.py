@@ -118,7 +118,7 @@ class Span:
 
     @property
     def known(self) -> bool:
-        """False for code that the compiler made."""
+        """True if the place is in a text; False for code that the compiler made."""
         return self.file is not None
 
     def __str__(self) -> str:

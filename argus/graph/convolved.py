@@ -107,7 +107,7 @@ def _moved(x: Any, weight: Any, bias: Any, padding: Any, dilation: Any, transpos
 
 
 def _bordered(x: Any, borders: Sequence[tuple[int, int]], channels: int = 0) -> Any:
-    """The image with a border along each spatial dimension, and with further channels, as zeros."""
+    """Return the image with a border of zeros along each spatial dimension, and with further channels of zeros."""
     pad = [e for border in reversed(borders) for e in border] + ([0, channels] if channels else [])
     return aten.constant_pad_nd.default(x, pad) if any(pad) else x
 

@@ -132,8 +132,10 @@ def least(names: Mapping[Expr, Param]) -> Iterator[Expr]:
 
 
 def definitions_of(names: Mapping[Expr, Param]) -> Iterator[Expr]:
-    """Return the definitions of the names of `block_bounds`; a quotient is name * count <= whole < name * count +
-    count."""
+    """Return the definitions of the names of `block_bounds`, as conditions.
+
+    The definition of a quotient `whole // count` is `name * count <= whole < name * count + count`.
+    """
     for expr, name in names.items():
         match expr:
             case Op(op="floordiv", args=(whole, Const() as count)):
