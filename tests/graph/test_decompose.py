@@ -52,6 +52,15 @@ CASES: dict[str, Callable[[], None]] = {
     "sum of channels, kept": lambda: agree(aten.sum.dim_IntList, TALL, [0, 2, 3], True),
     "sum of columns": lambda: agree(aten.sum.dim_IntList, image(8192, 6), [0]),
     "sum of everything": lambda: agree(aten.sum.default, TALL),
+    "gradients of a convolution": lambda: agree(
+        aten.convolution_backward.default, image(2, 6, 4, 5), image(2, 3, 8, 9), image(6, 3, 3, 2), [6],
+        [2, 2], [1, 1], [1, 2], False, [0, 0], 1, [True] * 3),
+    "rows of an embedding, one of which pads": lambda: agree(
+        aten.embedding_dense_backward.default, image(6, 5), torch.tensor([1, 2, 2, 0, 6, 1]), 7, 2, False),
+    "an encoder layer": lambda: agree(
+        aten._transformer_encoder_layer_fwd.default, image(2, 3, 8), 8, 2, image(24, 8), image(24), image(8, 8),
+        image(8), False, True, 1e-5, *(image(8) for _ in range(4)), image(12, 8), image(12), image(8, 12), image(8)),
+    "other strides of single elements": lambda: agree(aten.as_strided.default, image(4, 6, 1), [4, 6, 1], [6, 1, 6]),
     "sum of half": lambda: agree(aten.sum.dim_IntList, image(6, 8192, dtype=torch.bfloat16), [1], dtype=torch.float32),
     "mean of columns": lambda: agree(aten.mean.dim, image(8192, 6), [0], True),
     "mean of everything": lambda: agree(aten.mean.default, TALL),
