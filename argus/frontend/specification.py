@@ -84,6 +84,8 @@ def _term(context: Context, node: Expression, axes: int) -> SpecTerm:
                 case Op(op="neg", args=(Const(value=value, dtype=dtype),)):  # Readers treat -inf as a number.
                     return Const(-value, dtype)
             return term
+        case Unary(op="~", operand=operand) if _specified(context, (operand,)):
+            return _combine(context, "not", (operand,), axes, node.span)
         case Compare(first=first, ops=(op,), rest=(right,)) if op in BINARY and _specified(context, (first, right)):
             return _combine(context, BINARY[op], (first, right), axes, node.span)
         case Conditional(cond=cond, then=then, orelse=orelse):

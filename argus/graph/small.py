@@ -126,7 +126,7 @@ class Small:
             x = torch.randn(list(shape), generator=self.generator)
             chosen = special[torch.randint(len(special), list(shape), generator=self.generator)]
             return torch.where(torch.rand(list(shape), generator=self.generator) < 0.25, chosen, x).to(dtype)
-        places = [self.sizes[a] for a in self.original.space.atoms((*self.original.places,))]
+        places = [self.sizes[a] for a in self.original.space.atoms(self.original.places) if a in self.sizes]
         most = 2 if dtype is torch.bool else min(places, default=4)
         return torch.randint(most, list(shape), generator=self.generator).to(dtype)
 

@@ -65,6 +65,10 @@ def looked_up(x: Any, w: Any) -> Any:
     return torch.cat([w[x], w[x].flip(-1)], 1).tril()
 
 
+def denied(x: Any, w: Any) -> Any:
+    return torch.where((x.amax(-1, keepdim=True) == 1.0).logical_not(), x, w)
+
+
 RIGHT: dict[str, tuple[Callable[..., Any], Any, Any]] = {
     "attention": (attend, torch.randn(2, 48, 64), torch.randn(64, 192)),
     "convolution": (window, torch.randn(2, 3, 97, 61), torch.randn(40, 3, 7, 7)),
@@ -72,6 +76,7 @@ RIGHT: dict[str, tuple[Callable[..., Any], Any, Any]] = {
     "depthwise": (in_groups, torch.randn(2, 24, 33, 40), torch.randn(24, 1, 3, 3)),
     "transposed": (transposed, torch.randn(2, 64, 20, 24), torch.randn(64, 32, 3, 3)),
     "norm": (norm, torch.randn(70, 65).bfloat16(), torch.randn(65).bfloat16()),
+    "denied": (denied, torch.randn(40, 33), torch.randn(33)),
     "indices": (looked_up, torch.randint(0, 300, (5, 33)), torch.randn(300, 66)),
 }
 

@@ -73,6 +73,15 @@ def kernel(p: al.Tensor[al.float32, "B T 3 D"], bias: al.Tensor[al.float32, "T T
 
 CASES = (
     Case(
+        "a comparison of a reduction, denied",
+        rows(
+            "al.where(~(al.max(lambda j: x[j]) > 1.0), x[i], 0.0)",
+            "top = al.max(al.load(x[i], mask=i < N, other=-float('inf')))\n"
+            "al.store(out[i], al.where(~(top > 1.0), v, 0.0), mask=i < N)",
+        ),
+        (("~(top", "(top"), ("~(al.max(lambda", "(al.max(lambda")),
+    ),
+    Case(
         "a sum over pairs of one vector",
         rows("al.sum(lambda j: x[i] * x[j])", "al.store(out[i], al.sum(v[:, None] * v[None, :], axis=1), mask=i < N)"),
         (("v[None, :]", "u[None, :]"), ("x[i] * x[j]", "x[j] * x[j]"), ("axis=1)", "axis=1) + v")),
