@@ -5,7 +5,7 @@ from __future__ import annotations
 from argus.ir.nodes import Kernel
 from argus.verify.model.isl import UnionMap, set_parts
 from argus.verify.values.terms import Apply, Constant, Index, Term, Via
-from argus.verify.values.wrapping import interval
+from argus.verify.values.wrapping import Wrapping
 
 BITS = ("and", "shr", "shl")
 """The operators that have simpler forms."""
@@ -38,7 +38,7 @@ def _keeps(term: Term, mask: Term, kernel: Kernel) -> bool:
     """Return True if a mask of the lowest bits leaves all bits of an integer."""
     if not (isinstance(mask, Constant) and mask.value.is_integer() and mask.value >= 0):
         return False
-    known, most = interval(term, kernel), int(mask.value)
+    known, most = Wrapping(kernel).interval(term), int(mask.value)
     return known is not None and most & (most + 1) == 0 and 0 <= known[0] and known[1] <= most
 
 

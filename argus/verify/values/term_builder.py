@@ -34,7 +34,7 @@ from argus.verify.values.terms import (
     constant_term,
     operation,
 )
-from argus.verify.values.wrapping import exact
+from argus.verify.values.wrapping import Wrapping
 
 _MODULAR = ("add", "sub", "mul", "neg", "and", "or", "xor", "not")
 """Integer operators for which, for every n, the low n bits of the result depend only on those of the operands."""
@@ -56,6 +56,7 @@ class TermBuilder:
         self.model = data.model
         self.positive = positive_scalars(self.model) | positive
         self._ranges = Ranges(self.model)
+        self._wrapping = Wrapping(self.model.kernel)
         self._terms: dict[int, Term] = {}
         self._parameters: dict[str, Parameter] = {}
         self._active: set[int] = set()
@@ -67,7 +68,7 @@ class TermBuilder:
         """Return the term that a store writes. A signed result of 32 bits or more that may wrap around is `Opaque`."""
         dtype = self.model.kernel.object(output).dtype
         term = self.written(site)
-        return exact(term, dtype, self.model.kernel) if dtype.bits >= 32 else term
+        return self._wrapping.exact(term, dtype) if dtype.bits >= 32 else term
 
     def instances(self, path: UnionMap) -> UnionSet:
         """Return all instances of the statements that a path starts from."""
@@ -110,7 +111,7 @@ class TermBuilder:
                 return term if mask is None else Cases(((self.data.where(site, mask), term),))
             case Mma():
                 dtype = self.model.kernel.object(stmt.a.obj).dtype  # the accumulator is wider
-                return Apply("mul", tuple(exact(self.read(site, n), dtype, self.model.kernel) for n in (0, 1)))
+                return Apply("mul", tuple(self._wrapping.exact(self.read(site, n), dtype) for n in (0, 1)))
             case _:
                 return Opaque("a statement without a value")
 
@@ -209,7 +210,7 @@ class TermBuilder:
 
     def _widened(self, site: Site, expr: Expr) -> Term:
         """Return the term of an expression whose full value is used: `Opaque` if the value may have wrapped around."""
-        return exact(self.of_expr(site, expr), expr.dtype, self.model.kernel)
+        return self._wrapping.exact(self.of_expr(site, expr), expr.dtype)
 
     def read(self, site: Site, number: int) -> Term:
         """Return the term of the value that an access receives, over the instances of the reading site."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from argus.ir.expr import Const
 from argus.ir.interval import WIDE, Interval, operate
 from argus.ir.nodes import InRange, Kernel
@@ -21,59 +23,6 @@ from argus.verify.values.terms import (
     Via,
 )
 
-
-def _computed(term: Term) -> bool:
-    """Return True if a term may be the result of arithmetic."""
-    match term:
-        case Constant() | Parameter() | Load() | Index():
-            return False
-        case Via(term=inner):
-            return _computed(inner)
-        case Cases(parts=parts):
-            return any(_computed(inner) for _, inner in parts)
-        case Choice(yes=yes, no=no):
-            return _computed(yes) or _computed(no)
-        case Apply(op="minimum" | "maximum", args=args):
-            return any(map(_computed, args))
-        case Apply(op=op):
-            return not op.startswith("cast of ")
-        case _:
-            return True
-
-
-def exact(term: Term, dtype: DType, kernel: Kernel) -> Term:
-    """Return the term, or `Opaque` if it is an integer result that may have wrapped around in its type.
-
-    A sum in 32 bits or more counts as exact if each of its terms does: the number of terms is not considered.
-    """
-    if not dtype.is_int or dtype.modular or not _computed(term):
-        return term
-    bounded = dtype.bits >= 32 or interval(term, kernel) is not None
-    if bounded and not _leaves(term, dtype, kernel):
-        return term
-    return Opaque(f"a result that may have wrapped around in {dtype}: state al.requires(al.in_range(...)) or widen it")
-
-
-def _leaves(term: Term, dtype: DType, kernel: Kernel) -> bool:
-    """Return True if the known bounds of a term, or of a term within it, exceed the range of the type."""
-    known = interval(term, kernel)
-    if known is not None:
-        return not _fits(known, dtype)
-    match term:
-        case Via(term=inner):
-            return _leaves(inner, dtype, kernel)
-        case Cases(parts=parts):
-            return any(_leaves(inner, dtype, kernel) for _, inner in parts)
-        case Choice(yes=yes, no=no):
-            return _leaves(yes, dtype, kernel) or _leaves(no, dtype, kernel)
-        case Reduce(start=start, parts=parts):
-            return any(_leaves(each, dtype, kernel) for each in (start, *(inner for _, inner in parts)))
-        case Apply(op=op, args=args) if op in _GROWING:
-            return any(_leaves(each, dtype, kernel) for each in args)
-        case _:
-            return False
-
-
 _CAST = "cast of integers to "
 _GROWING = ("add", "sub", "mul", "neg", "abs", "shl", "floordiv")
 """Integer operators whose result may lie outside the range of the operands' type."""
@@ -81,44 +30,122 @@ _KEEPING = ("minimum", "maximum", "and", "or", "xor", "mod", "shr")
 """Integer operators whose result always lies in the range of the operands' type."""
 
 
-def interval(term: Term, kernel: Kernel) -> Interval | None:
-    """Return constant bounds of an integer term, by unbounded arithmetic on the bounds of its parts; None if unknown.
+class Wrapping:
+    """The bounds of a kernel's integer terms. Each term is looked at once, however many other terms contain it."""
 
-    Overflow need not be considered: a result that may wrap around has no term where its full value is used (`exact`).
-    """
-    match term:
-        case Constant(value=value):
-            return (int(value), int(value)) if value.is_integer() else None
-        case Load(tensor=name):
-            return _of_tensor(name, kernel)
-        case Parameter(bounds=bounds):
-            return bounds
-        case Via(term=inner):
-            return interval(inner, kernel)
-        case Cases(parts=parts):
-            return _hull([interval(inner, kernel) for _, inner in parts])
-        case Choice(yes=yes, no=no):
-            return _hull([interval(yes, kernel), interval(no, kernel)])
-        case Reduce(op="maximum" | "minimum", start=start, parts=parts):
-            return _hull([interval(each, kernel) for each in (start, *(inner for _, inner in parts))])
-        case Apply(op=op, args=(inner,)) if op.startswith(_CAST):
-            dtype, known = DTYPES[op.removeprefix(_CAST)], interval(inner, kernel)
-            return known if known is not None and _fits(known, dtype) else dtype.integers
-        case Apply(op=op, args=args) if op.endswith(" of integers"):
-            return 0, 1
-        case Apply(op=op) if op.endswith(MODULO) or op == "umulhi":
-            return uint32.integers
-        case Apply(op=op, args=args):
-            if op not in _GROWING and op not in _KEEPING:
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self._found: dict[tuple[str, int], tuple[Term, Any]] = {}
+        """What is known of each term, by its question; terms are kept, so that no other term gets the `id`."""
+
+    def exact(self, term: Term, dtype: DType) -> Term:
+        """Return the term, or `Opaque` if it is an integer result that may have wrapped around in its type.
+
+        A sum in 32 bits or more counts as exact if each of its terms does: the number of terms is not considered.
+        """
+        if not dtype.is_int or dtype.modular or not self._computed(term):
+            return term
+        bounded = dtype.bits >= 32 or self.interval(term) is not None
+        if bounded and not self._leaves(term, dtype):
+            return term
+        advice = "state al.requires(al.in_range(...)) or widen it"
+        return Opaque(f"a result that may have wrapped around in {dtype}: {advice}")
+
+    def _computed(self, term: Term) -> bool:
+        """Return True if a term may be the result of arithmetic."""
+        key = "computed", id(term)
+        if key not in self._found:
+            self._found[key] = term, self._is_computed(term)
+        return bool(self._found[key][1])
+
+    def _is_computed(self, term: Term) -> bool:
+        match term:
+            case Constant() | Parameter() | Load() | Index():
+                return False
+            case Via(term=inner):
+                return self._computed(inner)
+            case Cases(parts=parts):
+                return any(self._computed(inner) for _, inner in parts)
+            case Choice(yes=yes, no=no):
+                return self._computed(yes) or self._computed(no)
+            case Apply(op="minimum" | "maximum", args=args):
+                return any(map(self._computed, args))
+            case Apply(op=op):
+                return not op.startswith("cast of ")
+            case _:
+                return True
+
+    def _leaves(self, term: Term, dtype: DType) -> bool:
+        """Return True if the known bounds of a term, or of a term within it, exceed the range of the type."""
+        key = dtype.name, id(term)
+        if key not in self._found:
+            self._found[key] = term, self._does_leave(term, dtype)
+        return bool(self._found[key][1])
+
+    def _does_leave(self, term: Term, dtype: DType) -> bool:
+        known = self.interval(term)
+        if known is not None:
+            return not _fits(known, dtype)
+        match term:
+            case Via(term=inner):
+                return self._leaves(inner, dtype)
+            case Cases(parts=parts):
+                return any(self._leaves(inner, dtype) for _, inner in parts)
+            case Choice(yes=yes, no=no):
+                return self._leaves(yes, dtype) or self._leaves(no, dtype)
+            case Reduce(start=start, parts=parts):
+                return any(self._leaves(each, dtype) for each in (start, *(inner for _, inner in parts)))
+            case Apply(op=op, args=args) if op in _GROWING:
+                return any(self._leaves(each, dtype) for each in args)
+            case _:
+                return False
+
+    def interval(self, term: Term) -> Interval | None:
+        """Return constant bounds of an integer term, by unbounded arithmetic on the bounds of its parts, or None.
+
+        Overflow need not be considered: a result that may wrap around has no term where its full value is used
+        (`exact`).
+        """
+        key = "interval", id(term)
+        if key not in self._found:
+            self._found[key] = term, self._bounds(term)
+        known: Interval | None = self._found[key][1]
+        return known
+
+    def _bounds(self, term: Term) -> Interval | None:
+        match term:
+            case Constant(value=value):
+                return (int(value), int(value)) if value.is_integer() else None
+            case Load(tensor=name):
+                return _of_tensor(name, self.kernel)
+            case Parameter(bounds=bounds):
+                return bounds
+            case Via(term=inner):
+                return self.interval(inner)
+            case Cases(parts=parts):
+                return _hull([self.interval(inner) for _, inner in parts])
+            case Choice(yes=yes, no=no):
+                return _hull([self.interval(yes), self.interval(no)])
+            case Reduce(op="maximum" | "minimum", start=start, parts=parts):
+                return _hull([self.interval(each) for each in (start, *(inner for _, inner in parts))])
+            case Apply(op=op, args=(inner,)) if op.startswith(_CAST):
+                dtype, known = DTYPES[op.removeprefix(_CAST)], self.interval(inner)
+                return known if known is not None and _fits(known, dtype) else dtype.integers
+            case Apply(op=op, args=args) if op.endswith(" of integers"):
+                return 0, 1
+            case Apply(op=op) if op.endswith(MODULO) or op == "umulhi":
+                return uint32.integers
+            case Apply(op=op, args=args):
+                if op not in _GROWING and op not in _KEEPING:
+                    return None
+                ranges = [self.interval(a) for a in args]
+                if op == "and":  # One operand that is not negative bounds the result.
+                    ranges = [each or WIDE for each in ranges]
+                complete = [each for each in ranges if each is not None]
+                result = operate(op, complete) if len(complete) == len(args) else None
+                return None if result == WIDE else result
+            case _:
                 return None
-            ranges = [interval(a, kernel) for a in args]
-            if op == "and":  # One operand that is not negative bounds the result.
-                ranges = [each or WIDE for each in ranges]
-            complete = [each for each in ranges if each is not None]
-            result = operate(op, complete) if len(complete) == len(args) else None
-            return None if result == WIDE else result
-        case _:
-            return None
 
 
 def _of_tensor(name: str, kernel: Kernel) -> Interval | None:
