@@ -183,7 +183,7 @@ def _models(a: Arguments) -> Results:
 def _trust(a: Arguments) -> Results:
     from benchmarks import trust
 
-    return trust.run(a.jobs, a.seconds, a.limit)
+    return trust.run(a.jobs, a.seconds, a.limit, a.folder)
 
 
 def _agents(a: Arguments) -> Results:
@@ -272,7 +272,8 @@ COMMANDS = (
             _sample(25, 120.0, float("inf"), "build/mutants")),
     Command("trust", "second opinions and exact proofs of everything that ships", _trust, (
         _option("--jobs", "processes", int, default=1), _seconds(float("inf"), "stop after so long"),
-        _option("--limit", "seconds that a proof may take", float, "S", default=60.0))),
+        _option("--limit", "seconds that a proof may take", float, "S", default=60.0),
+        _folder("build/trust", "rows are kept there, and a run goes on from there"))),
     Command("agents", "naive kernels made faster by `argus optimize`, beside those that ship", _agents, (
         _repeated("--kernel", "this one only; can be repeated", "NAME"),
         _option("--minutes", "of each kernel", float, "M", default=5.0),

@@ -11,7 +11,7 @@ import pytest
 
 from argus.diagnostic import Diagnostic, LaunchError
 from argus.mutate import unspecified
-from benchmarks import __main__, cold, gemm, measure, mutants, verify
+from benchmarks import __main__, cold, gemm, measure, mutants, trust, verify
 from benchmarks.machine import digest, machine, sources
 from benchmarks.table import Results, show
 from tests.kernels.test_on_the_host import KERNELS
@@ -397,3 +397,33 @@ def test_classes_hold_each_product_once_and_tell_of_those_that_are_behind() -> N
         [{"ratio": 4.0}, {"ratio": 9.0}, {"ratio": None}, {"ratio": 9.0}, {"ratio": 0.25}],
     )
     assert found == [{"class": "even", "cases": 2, "mean": 1.0, "median": 2.125, "worst": 0.25, "behind": 1}]
+
+
+def test_second_opinions_go_on_from_what_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of these sources and this limit count; half a line, and rows of other sources, do not."""
+    some, other = mutants.SUBJECTS[-2:]
+
+    def row(title: str, verdict: str) -> trust.Row:
+        counts: trust.Row = dict.fromkeys(("asked", "agreed", "undecided", "disagreed"), 2)
+        return {"what": title, "target": "cpu", "verdict": verdict, "exact": verdict, **counts, "s": 1.0,
+                "exact s": 1.0, "why": ""}  # fmt: skip
+
+    asked: list[str] = []
+
+    def judged(subjects: Any, jobs: int, seconds: float, kept: trust.Kept) -> list[trust.Row]:
+        asked.extend(subject.title for subject in subjects)
+        for subject in subjects:
+            kept.add(row(subject.title, "unknown"))
+        return [row(subject.title, "unknown") for subject in subjects]
+
+    monkeypatch.setattr(trust, "_judged", judged)
+    kept = trust.Kept(tmp_path / "rows.jsonl", 60.0)
+    kept.add(row(some.title, "proved"))
+    trust.Kept(tmp_path / "rows.jsonl", 1.0).add(row(other.title, "proved"))
+    with kept.file.open("a", encoding="utf-8") as file:
+        file.write('{"of": {"sources": "x"}\n')
+    for _ in range(2):
+        found = trust.run(1, 5.0, 60.0, tmp_path, (some, other))
+        assert [r["verdict"] for r in found.rows] == ["proved", "unknown", "1 of 2 proved"]
+        assert found.rows[-1]["asked"] == 4
+    assert asked == [other.title]
