@@ -30,6 +30,7 @@ CONSTANTS: dict[str, dict[str, object]] = {
     "attention_added": {"BLOCK_M": 64, "BLOCK_N": 32, "STAGES": 2},
     "attention_backward_keys": {"BLOCK": 64, "STEP": 16, "STAGES": 1},
     "attention_decode_rows": {"BLOCK": 32},
+    "attention_eight_bits": {"BLOCK_M": 64, "BLOCK_N": 32, "MULTIPLY": DTYPES["float16"]},
     "attention_packed": {"BLOCK_M": 64, "BLOCK_N": 32},
     "softmax_held_rows": {"COPY": None},
     "rmsnorm_held_rows": {"COPY": None},
@@ -43,7 +44,7 @@ CONSTANTS: dict[str, dict[str, object]] = {
 OTHERS = {"reduce_odd_rows", "transpose_to_odd_rows"}
 """Kernels that are never called on gfx942: they cut vectors, for which it has no instruction."""
 
-WARPS = {"attention_added": 4, "attention_backward_keys": 4, "attention_decode_rows": 2}
+WARPS = {"attention_added": 4, "attention_eight_bits": 4, "attention_backward_keys": 4, "attention_decode_rows": 2}
 """Of these, the kernels that the library calls with another number of warps than is their default."""
 
 ELSEWHERE = {"gemm_explicit", "gemm_hopper", "gemm_pingpong", "cluster_softmax"}

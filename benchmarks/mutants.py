@@ -116,6 +116,7 @@ SUBJECTS: tuple[Subject, ...] = (
     Subject("argus/kernels/attention_backward.py", "attention_backward_queries", shares=3),
     Subject("argus/kernels/attention_decode.py", "attention_decode_pages", shares=2),
     Subject("argus/kernels/attention_decode.py", "attention_decode_scaled", shares=2),
+    Subject("argus/kernels/attention_float8.py", "attention_eight_bits", shares=2),
     Subject("argus/kernels/attention_latent.py", "attention_decode_rows", shares=2),
     Subject("argus/kernels/attention_varlen.py", "attention_packed", shares=3),
     Subject("argus/kernels/attention_varlen.py", "cut_sequences", alignment=4),

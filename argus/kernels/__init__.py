@@ -3,6 +3,7 @@
 from argus.kernels.attention import attention
 from argus.kernels.attention_backward import attention_backward
 from argus.kernels.attention_decode import attention_decode
+from argus.kernels.attention_float8 import attention_float8
 from argus.kernels.attention_latent import attention_decode_latent
 from argus.kernels.attention_varlen import attention_varlen
 from argus.kernels.attention_varlen_backward import attention_varlen_backward
@@ -40,6 +41,7 @@ __all__ = [
     "attention_backward",
     "attention_decode",
     "attention_decode_latent",
+    "attention_float8",
     "attention_varlen",
     "attention_varlen_backward",
     "attention_with",

@@ -16,12 +16,24 @@ from math import gcd, prod
 from argus.ir.affine import Facts, facts
 from argus.ir.expr import Coord, Elem, Expr, elements, rewrite
 from argus.ir.instruction import INSTRUCTIONS, MMA, WGMMA
+from argus.ir.instruction.row import WgmmaRow
 from argus.ir.instruction.tiled import TiledMma, tiled_mma, wgmma_accumulator, wgmma_operand
 from argus.ir.nodes import Access, Accumulate, Copy, Fragment, Kernel, Map, Mma, Scan, Shared, Tensor, ThreadCopy
 from argus.ir.visit import numbered, walk
 from argus.layout import FragmentLayout
 from argus.layout.swizzle import SwizzledLayout
-from argus.passes.layouts import brought, carried, complete, default, everywhere, lift, project, uneven
+from argus.passes.layouts import (
+    brought,
+    carried,
+    complete,
+    default,
+    everywhere,
+    holds,
+    in_order,
+    lift,
+    project,
+    uneven,
+)
 from argus.passes.moves import by_engine, contiguous_axis, moves, target_of, vector_width
 from argus.passes.rows import Reduced, in_rows, reduced_dimensions, row_axis
 
@@ -70,17 +82,29 @@ def infer(kernel: Kernel) -> Layouts:
         state.fragments.setdefault(product.d.obj, accumulator(product))
     _propagate(state, work)
     for product in products:
-        for access, domain, index in operands(product):
+        for place, (access, domain, index) in enumerate(operands(product)):
             operand = state.fragment(access.obj)
-            if operand is not None and operand.name not in state.fragments:
-                layout = project(domain, index, operand.shape)
-                if layout is not None:
-                    state.fragments[operand.name] = domain if layout == domain.simplify() else layout
-                    _propagate(state, work)
+            if operand is None or (operand.name in state.fragments and not _disordered(state, product, place)):
+                continue
+            layout = project(domain, index, operand.shape)
+            if layout is not None:
+                state.fragments[operand.name] = domain if layout == domain.simplify() else layout
+                _propagate(state, work)
     _default_rest(state, work)
     for fragment in kernel.fragments:
         state.fragments.setdefault(fragment.name, default(fragment.shape, kernel.num_threads))
     return state
+
+
+def _disordered(state: Layouts, product: Mma, place: int) -> bool:
+    """Return True if every thread holds its elements of operand `place`, but in registers in another order than the
+    instruction takes them. The order is open unless the author chose it."""
+    access, domain, index = operands(product)[place]
+    operand, row = state.fragment(access.obj), MMA.get(product.instr or "") or WGMMA[product.instr or ""]
+    if operand is None or operand.layout is not None:
+        return False
+    known, values = state.fragments[operand.name], (row.a if place == 0 or isinstance(row, WgmmaRow) else row.b)
+    return holds(known, domain, index) and not in_order(known, domain, index, values.num_values)
 
 
 def tiled(product: Mma) -> TiledMma:

@@ -39,6 +39,7 @@ TILES: Mapping[str, Mapping[str, Any]] = {
     "attention_added": {**_ATTENTION, "STAGES": 2, "CAUSAL": True},
     "attention_backward_keys": {"BLOCK": 64, "STEP": 16, "STAGES": 2, "num_warps": 4},
     "attention_backward_queries": {"BLOCK": 64, "STEP": 16, "STAGES": 2, "num_warps": 4},
+    "attention_eight_bits": {**_ATTENTION, "MULTIPLY": float16},
     "attention_forward": _ATTENTION,
     "attention_packed": _ATTENTION,
     "attention_packed_keys": {"BLOCK": 64, "STEP": 16, "STAGES": 2, "num_warps": 4},

@@ -25,6 +25,7 @@ DECAYS = torch.arange(40.0).view(1, 20, 2) / 100
 INDEX = torch.tensor([0, 3, -100, 19])
 PAGES, LENS = torch.tensor([[3, 1], [2, 0]], dtype=torch.int32), torch.tensor([17, 32], dtype=torch.int32)
 OFFSETS = torch.tensor([0, 4, 9], dtype=torch.int32)
+EIGHT = torch.float8_e4m3fn
 
 
 def layer(tokens: int) -> tuple[torch.Tensor, ...]:
@@ -77,6 +78,11 @@ CASES: dict[str, tuple[Callable[..., Any], Make, Make]] = {
         lambda *given: kernels.attention_decode_latent(*given, scale=0.1),
         lambda: (random(2, 4, 1, 576, dtype="float16"), random(5, 16, 576, dtype="float16"), PAGES, LENS),
         lambda: (random(2, 4, 1, 512, dtype="float16"), random(5, 16, 576, dtype="float16"), PAGES, LENS),
+    ),
+    "attention_float8": (
+        lambda q, k, one: kernels.attention_float8(q, k, k, query_scale=one, key_scale=one, value_scale=one),
+        lambda: (random(1, 2, 6, 64).to(EIGHT), random(1, 1, 9, 64).to(EIGHT), torch.ones(1)),
+        lambda: (random(1, 2, 6, 64).to(EIGHT), random(1, 1, 9, 32).to(EIGHT), torch.ones(1)),
     ),
     "attention_varlen": (
         lambda q, k: kernels.attention_varlen(q, k, k, OFFSETS, OFFSETS, causal=True, scale=0.3, return_lse=True),
@@ -281,6 +287,10 @@ OPERATORS: dict[str, Make] = {
     ),
     "attention_decode": lambda: (*CASES["attention_decode"][1](), None, None, None, True),
     "attention_decode_latent": lambda: (*CASES["attention_decode_latent"][1](), 0.1, False),
+    "attention_float8": lambda: (
+        random(1, 2, 6, 64).to(EIGHT), random(1, 1, 16, 64).to(EIGHT), random(1, 1, 64, 16).to(EIGHT), torch.ones(2),
+        torch.ones(1), None, True, torch.float16,
+    ),
     "attention_varlen": lambda: (*(random(9, 2, 64, dtype="float16"),) * 3, OFFSETS, OFFSETS, None, True),
     "attention_varlen_backward": lambda: (
         *(random(9, 2, 64, dtype="float16"),) * 4,
