@@ -287,10 +287,6 @@ OPERATORS: dict[str, Make] = {
     ),
     "attention_decode": lambda: (*CASES["attention_decode"][1](), None, None, None, True),
     "attention_decode_latent": lambda: (*CASES["attention_decode_latent"][1](), 0.1, False),
-    "attention_float8": lambda: (
-        random(1, 2, 6, 64).to(EIGHT), random(1, 1, 16, 64).to(EIGHT), random(1, 1, 64, 16).to(EIGHT), torch.ones(2),
-        torch.ones(1), None, True, torch.float16,
-    ),
     "attention_varlen": lambda: (*(random(9, 2, 64, dtype="float16"),) * 3, OFFSETS, OFFSETS, None, True),
     "attention_varlen_backward": lambda: (
         *(random(9, 2, 64, dtype="float16"),) * 4,
