@@ -10,7 +10,7 @@ import argus.language as al
 from argus.backend.launch.evaluate import Number
 from argus.ir.types import float32
 from argus.kernels.attention_operands import checked, results_like, scale_of
-from argus.kernels.attention_scores import LN2, LOG2E, NEVER, edges, odds, raise_top, score, unit_of
+from argus.kernels.attention_scores import LN2, LOG2E, NEVER, cut, edges, odds, raise_top, score, unit_of
 from argus.kernels.attention_tiles import AttentionShape, apart, hopper_tiles, wave_tiles
 from argus.runtime.device import target_of
 from argus.runtime.function import Function, Operator
@@ -75,23 +75,6 @@ def contract(
 
 
 @argus.func
-def cut(M, N, part, batch, head, m0, ends, whole, stop, BLOCK_M, BLOCK_N, PARTS, SPAN, WINDOW, RANGE):
-    """Return the first key that a program reads, and its limits of keys cut to its part, to RANGE and to the WINDOW."""
-    begin = 0
-    if PARTS > 1:
-        begin = part * SPAN
-        whole, stop = al.minimum(whole, begin + SPAN), al.minimum(stop, begin + SPAN)
-        ends = al.minimum(ends, begin + SPAN)
-    if RANGE is not None:
-        low, high = RANGE(batch, head, m0, al.minimum(m0 + BLOCK_M, M) - 1)
-        begin = al.maximum(begin, al.minimum(al.maximum(low, 0), N) // BLOCK_N * BLOCK_N)
-        stop = al.minimum(stop, high)
-    if WINDOW:  # the first row's first key, in whole blocks
-        begin = al.maximum(begin, (m0 + (N - M) + 1 - WINDOW) // BLOCK_N * BLOCK_N)
-    return begin, ends, whole, stop
-
-
-@argus.func
 def attend(
     q, k, v, o, lse, scale, sinks, slopes, bias,
     DTYPE, OUT, D, GROUP, CAUSAL, BLOCK_M, BLOCK_N, STAGES, VALUES, HEADS, SCHEDULE, PARTS, SPAN, BESIDE, WIDTH, WINDOW,
@@ -106,8 +89,7 @@ def attend(
     of the SPAN keys from t * SPAN on. Programs go through all rows of HEADS heads before the next heads. BESIDE: the
     product of values is in one piece with the softmax of a block; the first product is of zeros. Tiles of rows and of
     values have WIDTH elements, if not D. INVARIANT: the bits of a batch's results do not depend on the other batches.
-    Without VALUES, tags prove which elements are combined, and values are not specified.
-    """
+    Without VALUES, tags prove which elements are combined; values are not specified."""
     B, H, M = q.shape[0], q.shape[1], q.shape[2]
     N, E = k.shape[2], v.shape[3]
     contract(

@@ -100,3 +100,20 @@ def odds(q, k, sinks, slopes, bias, b, h, t, i, reach, scale, GROUP, PARTS, SPAN
 def edges(D, WIDTH):
     """Return the dimensions in which a tile of rows may exceed the tensor: its width too if D differs from WIDTH."""
     return (0,) if D == WIDTH else (0, 1)
+
+
+@argus.func
+def cut(M, N, part, batch, head, m0, ends, whole, stop, BLOCK_M, BLOCK_N, PARTS, SPAN, WINDOW, RANGE):
+    """Return the first key that a program reads, and its limits of keys cut to its part, to RANGE and to the WINDOW."""
+    begin = 0
+    if PARTS > 1:
+        begin = part * SPAN
+        whole, stop = al.minimum(whole, begin + SPAN), al.minimum(stop, begin + SPAN)
+        ends = al.minimum(ends, begin + SPAN)
+    if RANGE is not None:
+        low, high = RANGE(batch, head, m0, al.minimum(m0 + BLOCK_M, M) - 1)
+        begin = al.maximum(begin, al.minimum(al.maximum(low, 0), N) // BLOCK_N * BLOCK_N)
+        stop = al.minimum(stop, high)
+    if WINDOW:  # the first row's first key, in whole blocks
+        begin = al.maximum(begin, (m0 + (N - M) + 1 - WINDOW) // BLOCK_N * BLOCK_N)
+    return begin, ends, whole, stop
