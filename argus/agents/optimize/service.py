@@ -15,6 +15,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, TextIO
 
+from argus.environment import for_programs
+
 Answer = dict[str, Any]
 Handler = Callable[[Answer], Answer]
 
@@ -80,9 +82,9 @@ class Worker:
             self._scratch = tempfile.TemporaryDirectory(prefix="argus-worker-", ignore_cleanup_errors=True)
             path = [os.path.abspath(entry) for entry in sys.path]
             text = f"import sys; sys.path[:] = {path!r}; from {self._module} import main; main()"
-            self._process = subprocess.Popen([sys.executable, "-c", text], stdin=subprocess.PIPE,
-                                             stdout=subprocess.PIPE, stderr=self._log, text=True,
-                                             env={**os.environ, "TMPDIR": self._scratch.name})  # fmt: skip
+            environment = {**for_programs(), "TMPDIR": self._scratch.name}
+            self._process = subprocess.Popen([sys.executable, "-c", text], stdin=subprocess.PIPE, env=environment,
+                                             stdout=subprocess.PIPE, stderr=self._log, text=True)  # fmt: skip
         return self._process
 
 
