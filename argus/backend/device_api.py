@@ -18,16 +18,13 @@ Conventions:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
 
+from argus.backend.device_copies import COPIES
+from argus.backend.device_function import AMD, NVIDIA, SHARED, Function
+from argus.backend.device_function import function as _f
 from argus.ir.expr import OPERATORS
-from argus.ir.instruction import INSTRUCTIONS, MMA, WGMMA, Ends, Mechanism, MmaRow, WgmmaRow
+from argus.ir.instruction import MMA, WGMMA, MmaRow, WgmmaRow
 from argus.ir.types import DType
-
-ALL = ("cpu", "cuda", "hip")
-_NVIDIA = ("cpu", "cuda")
-_AMD = ("cpu", "hip")
 
 TYPES: dict[str, str] = {
     "float32": "float",
@@ -65,53 +62,16 @@ MACROS: dict[str, str] = {
 """Macros that a header defines."""
 
 
-@dataclass(frozen=True, slots=True)
-class Function:
-    """One device function. `rows` are the rows of the instruction tables that it serves."""
-
-    name: str
-    template: str
-    result: str
-    parameters: str
-    meaning: str
-    rows: tuple[str, ...] = ()
-    targets: tuple[str, ...] = ALL
-    warp: bool = False
-
-    @property
-    def signature(self) -> str:
-        """The function's declaration in C++."""
-        head = f"template <{self.template}> " if self.template else ""
-        return f"{head}{self.result} {self.name}({self.parameters})"
-
-
-_GLOBAL = "const T* base, i64 offset"
-_SHARED = "shared_t smem, int offset"
-
-
-def _f(
-    name: str,
-    template: str,
-    result: str,
-    parameters: str,
-    meaning: str,
-    rows: str = "",
-    targets: tuple[str, ...] = ALL,
-    warp: bool = False,
-) -> Function:
-    return Function(name, template, result, parameters, meaning, tuple(rows.split()), targets, warp)
-
-
 _IDS = (
     _f("launch_dependents", "", "void", "", "the block lets blocks of the next launch come, as far as there is room"),
     _f("begin", "", "void", "", "before every thread's first access: returns when all kernels that were launched "
        "before are complete and what they wrote is visible"),
     _f("thread_id", "", "int", "", "the thread's index in its block"),
     _f("block_id", "int AXIS", "int", "", "the block's index along grid axis 0, 1 or 2"),
-    _f("anew", "", "void", "int& x", "the compiler computes anew what depends on `x`", "", _NVIDIA),
+    _f("anew", "", "void", "int& x", "the compiler computes anew what depends on `x`", "", NVIDIA),
     _f("next_program", "", "int", "int program",
        "the one that a persistent block runs after `program`; every other round goes through the blocks backwards", "",
-       _NVIDIA),
+       NVIDIA),
     _f("grouped_program", "int GROUP", "BlockIds", "int program, int rows, int columns",
        "the cell {x, y} of the grid (rows, columns) that program `program` has in the order of `grouped_block_ids`"),
     _f("grouped_block_ids", "int GROUP", "BlockIds", "int rows, int columns",
@@ -119,119 +79,48 @@ _IDS = (
        "of the block's indices, and as uniform as they are"),
 )  # fmt: skip
 
-def _moves() -> Iterator[Function]:
-    """Yield the functions of instructions by which each thread moves its own whole vectors, one set for each `call`."""
-    found = [r for r in INSTRUCTIONS.values() if r.mechanism is Mechanism.THREADS and r.ends is Ends.WHOLE]
-    for name in dict.fromkeys(r.call for r in found if not r.peer and r.call != "atomic"):
-        rows = [r for r in found if r.call == name]
-        served = " ".join(r.name for r in rows)
-        hip = ["gfx942" in r.architectures for r in rows]
-        targets = _AMD if all(hip) else ALL if any(hip) else _NVIDIA
-        inside, load = "shared" in (rows[0].src, rows[0].dst), not rows[0].writes_memory
-        vectors, cell = "int N, class T", _SHARED if inside else _GLOBAL if load else "T* base, i64 offset"
-        registers, place = "T* dst" if load else "const T* src", "smem + offset" if inside else "base[offset..]"
-        what = f"dst[0..N) from {place}" if load else f"src[0..N) to {place}"
-        yield _f(name, vectors, "void", f"{cell}, {registers}", what, served, targets)
-        if inside:
-            continue
-        otherwise, masked = "dst keeps its values and nothing is read", f"bool p, {cell}, {registers}"
-        otherwise = otherwise if load else "nothing is written"
-        yield _f(f"{name}_if", vectors, "void", masked, f"the same where p; else {otherwise}", served, targets)
-        if load:
-            otherwise = "every dst[i] = other and nothing is read"
-            masked += ", T other"
-            yield _f(f"{name}_or", vectors, "void", masked, f"the same where p; else {otherwise}", served, targets)
-
-
 _WATCHES = (
     _f("print", "class... A", "void", "const char* format, A... values",
-       "prints a line, as C's printf formats it; integers and doubles", "", _NVIDIA),
+       "prints a line, as C's printf formats it; integers and doubles", "", NVIDIA),
     _f("fail", "class... A", "void", "const char* format, A... values",
        "prints a line and stops the kernel, whose launch ends with an error; on AMD it stops without the line"),
 )
 
-_COPIES = (
-    *_moves(),
-    _f("is_amid", "int N", "bool", "bool p, int at, int end",
-       "whether not p, or elements at to at + 2 N - 1 come before `end`", "", _NVIDIA),
-    _f("load_words_amid", "int N, class T", "void", f"bool p, {_GLOBAL}, Words& to",
-       "begins to load N elements, 16 bytes, from base[offset] on where p, zeros elsewhere; N more follow in memory, "
-       "and the address is a multiple of sizeof(T) alone", "ld.global.unaligned", _NVIDIA),
-    _f("load_words", "int N, class T", "void", f"bool p, int at, int end, {_GLOBAL}, Words& to",
-       "the same of those elements with at + i < end, whatever follows", "ld.global.unaligned", _NVIDIA),
-    _f("shift_into_place", "int N, class T", "void", "const Words& from, T* dst",
-       "dst[0..N) = the elements that were loaded", "", _NVIDIA),
-    _f("is_aligned", "int N, class T", "bool", _GLOBAL, "whether the address is a multiple of N elements", "", _NVIDIA),
-    _f("has_ends", "int N", "bool", "bool p, int at, int start, int end",
-       "whether p, and start <= at + i < end for some i in [0, N), but not for all", "", _NVIDIA),
-    _f("load_global_whole", "int N, class T", "void",
-       f"bool p, int at, int start, int end, {_GLOBAL}, T* dst, T other",
-       "dst[0..N) = base[offset..] where p, start <= at and at + N <= end; else every dst[i] = other and nothing is "
-       "read; the address is aligned to N elements", "ld.global.cut", _NVIDIA),
-    _f("load_global_each", "int N, class T", "void", f"bool p, int at, int start, int end, {_GLOBAL}, T* dst, T other",
-       "dst[i] = base[offset + i] where p and start <= at + i < end, whatever the address is, else other",
-       "ld.global.cut", _NVIDIA),
-    _f("put", "int N, class T", "void", "const T* src, T* dst", "dst[0..N) = src[0..N), registers", "", _NVIDIA),
-    _f("store_global_cut", "int N, class T", "void",
-       "bool p, int at, int start, int end, T* base, i64 offset, const T* src",
-       "base[offset + i] = src[i] where p and start <= at + i < end", "st.global.cut", _NVIDIA),
-    _f("cp_async", "int BYTES, class T", "void", f"{_SHARED}, const T* base, i64 source",
-       "starts copying BYTES (4, 8, 16) from base + source (elements) to smem + offset; part of the thread's "
-       "current group", "cp.async", _NVIDIA),
-    _f("cp_async_or_zero", "int BYTES, class T", "void", f"{_SHARED}, const T* base, i64 source, bool p",
-       "the same where p; else writes zeros and reads nothing", "cp.async", _NVIDIA),
-    _f("cp_async_commit", "", "void", "", "closes the thread's current group", "cp.async", _NVIDIA),
-    _f("cp_async_wait", "int PENDING", "void", "",
-       "waits until at most PENDING of the thread's latest groups are unfinished", "cp.async", _NVIDIA),
-    *(
-        _f(f"ldmatrix_x{n}{trans}", "class T", "void", f"{_SHARED}, T* dst",
-           f"{n} matrices of 8 rows of 16 bytes{', transposed as 16-bit elements' if trans else ''}; lane "
-           "8 * i + r gives the address of row r of matrix i; dst gets 4 bytes of matrix i after i * 4 bytes",
-           "ldmatrix.trans" if trans else "ldmatrix", _NVIDIA, True)
-        for n in (1, 2, 4) for trans in ("", "_trans")
-    ),
-    *(
-        _f(f"stmatrix_x{n}", "class T", "void", f"{_SHARED}, const T* src",
-           f"the inverse of ldmatrix_x{n}; sm_90 and later", "stmatrix", _NVIDIA, True)
-        for n in (1, 2, 4)
-    ),
-)  # fmt: skip
-
 _WAVES = (
-    _f("load_to_lds", "class T", "void", f"{_SHARED}, const T* base, i64 source",
+    _f("load_to_lds", "class T", "void", f"{SHARED}, const T* base, i64 source",
        "each lane starts loading 4 bytes from base + source (elements); lane i's go 4 * i bytes after lane 0's offset",
-       "global_load_lds", _AMD, True),
-    _f("load_to_lds_or_zero", "class T", "void", f"{_SHARED}, const T* base, i64 source, bool p",
-       "the same; lanes without p bring zeros and read nothing of the tensor", "global_load_lds", _AMD, True),
+       "global_load_lds", AMD, True),
+    _f("load_to_lds_or_zero", "class T", "void", f"{SHARED}, const T* base, i64 source, bool p",
+       "the same; lanes without p bring zeros and read nothing of the tensor", "global_load_lds", AMD, True),
     _f("wait_counts", "int VM, int LGKM", "void", "",
        "waits until at most VM of the wave's loads to LDS, and LGKM of its accesses to LDS, are unfinished; -1: any "
-       "number", "global_load_lds", _AMD, True),
-    _f("wave_barrier", "", "void", "", "all waves of the block meet, and nothing more", "", _AMD),
-    _f("wave_barrier_from", "int FIRST", "void", "", "wave_barrier() for the waves from thread FIRST on", "", _AMD),
-    _f("wave_barrier_below", "int FIRST", "void", "", "wave_barrier() for the waves before thread FIRST", "", _AMD),
-    _f("wave_priority", "int LEVEL", "void", "", "the wave's priority, 0 to 3", "", _AMD),
+       "number", "global_load_lds", AMD, True),
+    _f("wave_barrier", "", "void", "", "all waves of the block meet, and nothing more", "", AMD),
+    _f("wave_barrier_from", "int FIRST", "void", "", "wave_barrier() for the waves from thread FIRST on", "", AMD),
+    _f("wave_barrier_below", "int FIRST", "void", "", "wave_barrier() for the waves before thread FIRST", "", AMD),
+    _f("wave_priority", "int LEVEL", "void", "", "the wave's priority, 0 to 3", "", AMD),
     _f("place", "", "int", "int own, int same", "own + same, the same in all lanes, in one register, to which accesses "
-       "to shared memory add constants", "", _AMD),
+       "to shared memory add constants", "", AMD),
     *(_f(f"{name}_of", "int N", "float", "float x, const float* values",
-         f"the {name} of x and of N values; NaN if any is", "", _AMD) for name in ("maximum", "minimum")),
+         f"the {name} of x and of N values; NaN if any is", "", AMD) for name in ("maximum", "minimum")),
     *(_f(f"{name}_of_numbers", "int N", "float", "float x, const float* values",
-         f"the {name} of x and of N values, of which none is NaN; else any number or NaN", "", _AMD)
+         f"the {name} of x and of N values, of which none is NaN; else any number or NaN", "", AMD)
       for name in ("maximum", "minimum")),
     *(_f(f"{name}_of_two", "", "float", "float x, float y",
-         f"the {name} of x and y, of which none is NaN; else any number or NaN", "", _AMD)
+         f"the {name} of x and y, of which none is NaN; else any number or NaN", "", AMD)
       for name in ("maximum", "minimum")),
     _f("narrow_numbers", "int N, class T", "void", "const float* from, T* to",
-       "narrow<N>(from, to) where from[i] is no NaN; else to[i] is any number or NaN", "", _AMD),
+       "narrow<N>(from, to) where from[i] is no NaN; else to[i] is any number or NaN", "", AMD),
     _f("narrow_moderate", "int N, class T", "void", "const float* from, T* to",
        "narrow<N>(from, to) where from[i] is 0, or of a magnitude from 2^-126 to 2^100; else to[i] is any number",
-       "", _AMD),
+       "", AMD),
     _f("sum_of", "int N", "float", "float x, const float* values", "the sum of x and of N values, in any order", "",
-       _AMD),
+       AMD),
     _f("add_products", "int N", "void", "float* sums, const float* left, const float* right",
-       "adds the products of N pairs to N sums; a product may or may not be rounded before it is added", "", _AMD),
+       "adds the products of N pairs to N sums; a product may or may not be rounded before it is added", "", AMD),
     _f("sched_group", "int MASK, int SIZE, int SYNC", "void", "", "SIZE instructions of the kinds MASK belong here, in "
-       "turns with other groups of SYNC", "", _AMD),
-    _f("sched_kinds", "int MASK", "void", "", "instructions pass this point only if of the kinds MASK", "", _AMD),
+       "turns with other groups of SYNC", "", AMD),
+    _f("sched_kinds", "int MASK", "void", "", "instructions pass this point only if of the kinds MASK", "", AMD),
 )  # fmt: skip
 
 _WARP = (
@@ -286,79 +175,79 @@ _MATH = (
 )  # fmt: skip
 
 _HOPPER = (
-    _f("mbarrier_init", "", "void", f"{_SHARED}, int arrivals", "a fresh mbarrier of 8 bytes at smem + offset", "",
-       _NVIDIA),
+    _f("mbarrier_init", "", "void", f"{SHARED}, int arrivals", "a fresh mbarrier of 8 bytes at smem + offset", "",
+       NVIDIA),
     _f("mbarrier_init_fence", "", "void", "", "the thread's mbarrier_init become visible, after a barrier to all "
-       "threads, and to the copy engine", "", _NVIDIA),
-    _f("mbarrier_arrive", "", "void", _SHARED, "one lane arrives, after all lanes of the warp reached this", "",
-       _NVIDIA, True),
+       "threads, and to the copy engine", "", NVIDIA),
+    _f("mbarrier_arrive", "", "void", SHARED, "one lane arrives, after all lanes of the warp reached this", "",
+       NVIDIA, True),
     _f("blocks_among", "int COUNT, int STRIDE", "unsigned", "",
        "the COUNT blocks of the cluster whose numbers are this one's but for the digit number / STRIDE % COUNT: a bit "
        "each", "", ("cuda",)),
-    _f("mbarrier_arrive_cluster", "int CLUSTER", "void", f"{_SHARED}, unsigned to = (1u << CLUSTER) - 1",
+    _f("mbarrier_arrive_cluster", "int CLUSTER", "void", f"{SHARED}, unsigned to = (1u << CLUSTER) - 1",
        "`mbarrier_arrive` on those at this place in all blocks of the cluster, or in those `to`", "", ("cuda",), True),
     _f("cluster_barrier", "", "void", "", "all threads of the cluster meet; orders shared accesses", "", ("cuda",)),
-    _f("load_peer", "int N, class T", "void", f"{_SHARED}, int block, T* dst",
+    _f("load_peer", "int N, class T", "void", f"{SHARED}, int block, T* dst",
        "dst[0..N) from smem + offset of block `block` of the cluster", "ld.shared.cluster", ("cuda",)),
-    _f("store_peer", "int N, class T", "void", f"{_SHARED}, int block, const T* src",
+    _f("store_peer", "int N, class T", "void", f"{SHARED}, int block, const T* src",
        "src[0..N) to smem + offset of block `block` of the cluster", "st.shared.cluster", ("cuda",)),
-    _f("mbarrier_expect", "", "void", f"{_SHARED}, int bytes",
-       "one lane arrives and announces `bytes`, after all lanes of the warp reached this", "", _NVIDIA, True),
-    _f("mbarrier_wait", "", "void", f"{_SHARED}, int parity",
-       "returns when the number of completed phases is not of this parity", "", _NVIDIA),
+    _f("mbarrier_expect", "", "void", f"{SHARED}, int bytes",
+       "one lane arrives and announces `bytes`, after all lanes of the warp reached this", "", NVIDIA, True),
+    _f("mbarrier_wait", "", "void", f"{SHARED}, int parity",
+       "returns when the number of completed phases is not of this parity", "", NVIDIA),
     _f("async_fence", "", "void", "", "orders the thread's accesses to shared memory with those of the copy engine "
-       "and of asynchronous products", "", _NVIDIA),
-    _f("tma_prefetch", "", "void", "const TensorMap& map", "brings the map near; a hint", "", _NVIDIA),
-    _f("tma_load", "", "void", f"{_SHARED}, int barrier, const TensorMap& map, int... at",
+       "and of asynchronous products", "", NVIDIA),
+    _f("tma_prefetch", "", "void", "const TensorMap& map", "brings the map near; a hint", "", NVIDIA),
+    _f("tma_load", "", "void", f"{SHARED}, int barrier, const TensorMap& map, int... at",
        "one lane of the warp starts copying the map's box from corner `at`, innermost coordinate first, to smem + "
-       "offset; its bytes count on the mbarrier at smem + barrier when they are there", "tma.load", _NVIDIA, True),
+       "offset; its bytes count on the mbarrier at smem + barrier when they are there", "tma.load", NVIDIA, True),
     _f("tma_load_multicast", "int COUNT, int STRIDE = 0", "void",
-       f"{_SHARED}, int barrier, const TensorMap& map, int... at",
+       f"{SHARED}, int barrier, const TensorMap& map, int... at",
        "`tma_load` to this place in all COUNT blocks of the cluster, or in `blocks_among<COUNT, STRIDE>()`; each "
        "counts the bytes", "tma.load.multicast", ("cuda",), True),
-    _f("tma_load_once", "", "void", f"{_SHARED}, int barrier, const TensorMap& map, int... at",
-       "`tma_load` of what nothing else reads soon: it leaves the L2 cache first; a hint", "tma.load", _NVIDIA, True),
+    _f("tma_load_once", "", "void", f"{SHARED}, int barrier, const TensorMap& map, int... at",
+       "`tma_load` of what nothing else reads soon: it leaves the L2 cache first; a hint", "tma.load", NVIDIA, True),
     _f("tma_load_once_multicast", "int COUNT, int STRIDE = 0", "void",
-       f"{_SHARED}, int barrier, const TensorMap& map, int... at",
+       f"{SHARED}, int barrier, const TensorMap& map, int... at",
        "the same of `tma_load_multicast`", "tma.load.multicast", ("cuda",), True),
-    _f("tma_store", "", "void", f"{_SHARED}, const TensorMap& map, int... at",
+    _f("tma_store", "", "void", f"{SHARED}, const TensorMap& map, int... at",
        "starts copying from smem + offset to the map's box from corner `at`, innermost coordinate first; part of the "
-       "thread's current group of bulk stores", "tma.store", _NVIDIA),
-    *(_f(f"tma_reduce_{name}", "class T", "void", f"{_SHARED}, const TensorMap& map, int... at",
+       "thread's current group of bulk stores", "tma.store", NVIDIA),
+    *(_f(f"tma_reduce_{name}", "class T", "void", f"{SHARED}, const TensorMap& map, int... at",
          f"`tma_store` that does box {what} tile instead, element by element, atomically at device scope, relaxed; "
-         f"T: {types}", f"tma.reduce.{short}", _NVIDIA)
+         f"T: {types}", f"tma.reduce.{short}", NVIDIA)
       for name, short, what, types in (("add", "add", "+=", "float, f16, bf16, int"),
                                        ("minimum", "min", "= min with", "f16, bf16, int, i64"),
                                        ("maximum", "max", "= max with", "f16, bf16, int, i64"))),
-    _f("bulk_commit", "", "void", "", "closes the thread's current group of bulk stores", "", _NVIDIA),
+    _f("bulk_commit", "", "void", "", "closes the thread's current group of bulk stores", "", NVIDIA),
     _f("bulk_wait", "int PENDING", "void", "",
-       "waits until at most PENDING of the thread's latest groups of bulk stores are unfinished", "", _NVIDIA),
-    _f("bulk_wait_read", "int PENDING", "void", "", "the same, of groups that have not read their source", "", _NVIDIA),
-    _f("uniform", "", "int", "int x", "`x` of lane 0", "", _NVIDIA, True),
+       "waits until at most PENDING of the thread's latest groups of bulk stores are unfinished", "", NVIDIA),
+    _f("bulk_wait_read", "int PENDING", "void", "", "the same, of groups that have not read their source", "", NVIDIA),
+    _f("uniform", "", "int", "int x", "`x` of lane 0", "", NVIDIA, True),
     _f("raise_registers", "int N", "void", "", "waits until each thread of the warpgroup has N registers", "",
-       _NVIDIA, True),
+       NVIDIA, True),
     _f("lower_registers", "int N", "void", "", "gives back all but N registers of each thread of the warpgroup", "",
-       _NVIDIA, True),
+       NVIDIA, True),
     _f("role_barrier", "int THREADS", "void", "int id",
-       "arrives at barrier `id`, 1 to 15, and waits until THREADS threads have", "bar.sync", _NVIDIA),
+       "arrives at barrier `id`, 1 to 15, and waits until THREADS threads have", "bar.sync", NVIDIA),
     _f("role_barrier_arrive", "int THREADS", "void", "int id",
-       "arrives at barrier `id`, 1 to 15, for which others wait until THREADS threads have", "bar.arrive", _NVIDIA),
-    _f("matrix_descriptor", "", "u64", f"{_SHARED}, int leading", "of an operand from smem + offset: rows of 128 bytes "
-       "in the 128-byte swizzle, in panels of `leading` bytes if they go along m or n", "", _NVIDIA),
-    _f("descriptor_at", "", "u64", "u64 descriptor, int units", "the same, `units` times 16 bytes on", "", _NVIDIA),
-    _f("wgmma_fence", "", "void", "", "orders the warpgroup's registers with the products that follow", "", _NVIDIA,
+       "arrives at barrier `id`, 1 to 15, for which others wait until THREADS threads have", "bar.arrive", NVIDIA),
+    _f("matrix_descriptor", "", "u64", f"{SHARED}, int leading", "of an operand from smem + offset: rows of 128 bytes "
+       "in the 128-byte swizzle, in panels of `leading` bytes if they go along m or n", "", NVIDIA),
+    _f("descriptor_at", "", "u64", "u64 descriptor, int units", "the same, `units` times 16 bytes on", "", NVIDIA),
+    _f("wgmma_fence", "", "void", "", "orders the warpgroup's registers with the products that follow", "", NVIDIA,
        True),
-    _f("wgmma_commit", "", "void", "", "closes the warpgroup's group of products", "", _NVIDIA, True),
+    _f("wgmma_commit", "", "void", "", "closes the warpgroup's group of products", "", NVIDIA, True),
     _f("wgmma_wait", "int PENDING", "void", "", "waits until at most PENDING of the latest groups are unfinished", "",
-       _NVIDIA, True),
+       NVIDIA, True),
     _f("wgmma_beside", "", "void", "", "the compiler moves no wait for products that follows in front of this", "",
-       _NVIDIA),
-    _f("wgmma_forget", "int N", "void", "float (&d)[N]", "`d` holds nothing that is used", "", _NVIDIA),
+       NVIDIA),
+    _f("wgmma_forget", "int N", "void", "float (&d)[N]", "`d` holds nothing that is used", "", NVIDIA),
     _f("wgmma_hold", "class T, int N", "void", "T (&x)[N]", "the compiler moves no use of `x` across this", "",
-       _NVIDIA),
+       NVIDIA),
 )  # fmt: skip
 
-FUNCTIONS: tuple[Function, ...] = (*_IDS, *_WATCHES, *_COPIES, *_WAVES, *_WARP, *_ATOMICS, *_MATH, *_HOPPER)
+FUNCTIONS: tuple[Function, ...] = (*_IDS, *_WATCHES, *COPIES, *_WAVES, *_WARP, *_ATOMICS, *_MATH, *_HOPPER)
 """Every device function except those of the matrix instructions. The functions from `mbarrier_init` on need sm_90a."""
 
 
@@ -388,7 +277,7 @@ def wgmma_function(row: WgmmaRow) -> Function:
     types = ", ".join(TYPES[t.name] for t in row.operands)
     return Function(
         row.name, "class A, class B, int MAJOR_A, int MAJOR_B, class From", "void",
-        "float* d, From a, u64 b, bool add", f"starts d += a * b for A and B of: {types}", (row.name,), _NVIDIA, True,
+        "float* d, From a, u64 b, bool add", f"starts d += a * b for A and B of: {types}", (row.name,), NVIDIA, True,
     )  # fmt: skip
 
 

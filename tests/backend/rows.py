@@ -7,7 +7,8 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from argus.backend.device_api import Function, cpp_type, functions
+from argus.backend.device_api import cpp_type, functions
+from argus.backend.device_function import Function
 from argus.ir.instruction import INSTRUCTIONS, REDUCES, CopyRow, Mechanism, ReduceRow
 from argus.ir.target import TARGETS
 from argus.ir.types import DTYPES, DType, float32, int32, int64
