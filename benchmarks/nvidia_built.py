@@ -18,6 +18,7 @@ from argus.ir.nodes import Kernel
 from argus.ir.types import float8_e4m3fn, float32
 from argus.kernels.attention_backward import _HOPPER as STEPS_OF_64
 from argus.kernels.attention_backward import _KEYS_OF_64 as STEPS_OF_128
+from argus.kernels.attention_float8 import _HOPPER as EIGHT_BIT_TILES
 from argus.kernels.attention_tiles import AttentionShape, hopper_tiles
 from argus.kernels.attention_varlen import _SHORT as SHORT
 from argus.kernels.attention_varlen import _TILES as TILES
@@ -83,6 +84,9 @@ def _attention() -> Iterator[Built]:
             how = f"{width} and {values}{' causal' if causal else ''}"
             yield Built("attention_with", "attention_added", how,
                         {"D": width, "E": values, "CAUSAL": causal, **tiles})  # fmt: skip
+    for size, causal in product((64, 128), (False, True)):
+        eight: Constants = {"D": size, "CAUSAL": causal, **EIGHT_BIT_TILES}
+        yield Built("attention_float8", "attention_eight_bits", f"{size}{' causal' if causal else ''}", eight)
     windows: Constants = {"CAUSAL": True, "WINDOW": 512, "SCHEDULE": "turns", "num_warps": 8}
     for size in (64, 128):
         yield Built("attention", "attention_forward", f"{size}, window", {"D": size, **windows})

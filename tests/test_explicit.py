@@ -69,6 +69,7 @@ ELSEWHERE = {
         for name in ("product_of_blocks", "expert_blocks")
         for target in ("cpu", "sm_80", "sm_89", "gfx942")
     },
+    **{("attention_eight_bits", target): "no-matrix-instruction" for target in ("cpu", "sm_80", "gfx942")},
     **{("gated_block_rows", t.name): "no-matrix-instruction" for t in TARGETS.values() if t.vendor != "amd"},
     **{
         (name, t.name): "unknown-instruction"
