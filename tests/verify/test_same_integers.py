@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from argus.compile import elaborate, lower
+from argus.compile import ExplicitKernel, elaborate, lower
 from argus.diagnostic import Verdict
 from argus.frontend import Options
 from argus.source import SourceFile
 from argus.verify import Report, verify
 from argus.verify.model.isl import isl
+from argus.verify.values.bits import simplified
 from argus.verify.values.integers import added, function, scaled
+from argus.verify.values.terms import Apply, Index, Load, starts_at
 
 BLUR = """
 import argus.language as al
@@ -76,9 +78,13 @@ def large(x: al.Tensor[al.int64, "N"], out: al.Tensor[al.int64, "N"]):
 KERNELS = {"blur": BLUR, "beside": BESIDE, "steps": STEPS, "same": SAME, "large": LARGE}
 
 
-def report(text: str) -> Report:
+def lowered(text: str) -> ExplicitKernel:
     name = text.split("def ")[1].split("(")[0]
-    return verify(lower(elaborate(SourceFile(f"{name}.py", text), name, Options()), "sm_80"))
+    return lower(elaborate(SourceFile(f"{name}.py", text), name, Options()), "sm_80")
+
+
+def report(text: str) -> Report:
+    return verify(lowered(text))
 
 
 @pytest.mark.parametrize("text", KERNELS.values(), ids=list(KERNELS))
@@ -197,3 +203,15 @@ def test_two_numbers_in_a_byte() -> None:
     signed = NIBBLES.replace("al.uint8", "al.int8")  # v >> 4 of a negative number is negative
     assert report(signed).verdict is Verdict.REFUTED
     assert report(signed.replace("(v >> 4)", "((v >> 4) & 15)")).verdict is Verdict.PROVED
+
+
+@pytest.mark.parametrize("op", ["shr", "shl"])
+def test_only_a_shift_by_no_bits_is_left_out(op: str) -> None:
+    """An index is the number that it is at all instances of the path, and terms are compared by their form."""
+    kernel = lowered(NIBBLES)
+    path, byte = isl.UnionMap("{ R[i] -> S[i] : 0 <= i < 8 }"), Load("w", isl.UnionMap("{ S[i] -> w[i] }"))
+    by = {n: Apply(op, (byte, Index(isl.UnionMap(f"{{ S[i] -> [{n}] }}")))) for n in ("0", "4", "i")}
+    assert simplified(by["0"], path, kernel) is byte
+    found = simplified(by["4"], path, kernel)
+    assert isinstance(found, Apply) and found.args[0] is byte and starts_at(found.args[1], 4.0)
+    assert simplified(by["i"], path, kernel) is by["i"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from argus.ir.nodes import Kernel
 from argus.verify.model.isl import UnionMap, set_parts
-from argus.verify.values.terms import Apply, Constant, Index, Term, Via
+from argus.verify.values.terms import Apply, Constant, Index, Term, Via, starts_at
 from argus.verify.values.wrapping import Wrapping
 
 BITS = ("and", "shr", "shl")
@@ -23,7 +23,7 @@ def simplified(term: Term, path: UnionMap, kernel: Kernel) -> Term:
             return term if found is inner else found if isinstance(found, Constant) else Via(along, found)
         case Apply(op="and" | "shr" | "shl" as op, args=args):
             a, b = (_number(simplified(each, path, kernel), path) for each in args)
-            if op != "and" and b == Constant(0.0):
+            if op != "and" and starts_at(b, 0.0):
                 return a
             if op == "and":
                 for masked, mask in ((a, b), (b, a)):
