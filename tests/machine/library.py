@@ -12,6 +12,7 @@ import gc
 import json
 import re
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -44,12 +45,15 @@ class Interpreted:
         return Launcher(lambda: 0, lambda given, _stream: (given,), start, lambda _status, _bound: None)
 
     def _run(self, grid: tuple[int, int, int], threads: int, given: Arguments) -> None:
-        values, storages = ctypes.cast(given, ctypes.POINTER(ctypes.c_void_p)), _storages()
-        arrays = [_bytes(start, size) for start, size in storages.items()]
+        values = ctypes.cast(given, ctypes.POINTER(ctypes.c_void_p))
+        data = [ctypes.string_at(values[n], size) for n, (_, size, _) in enumerate(self._arguments)]
+        pointers = [pointer for *_, pointer in self._arguments]
+        storages = _storages([_number(d) for d, pointer in zip(data, pointers, strict=True) if pointer])
         passed = [
-            _argument(ctypes.string_at(values[n], size), place, pointer, storages)
-            for n, (place, size, pointer) in enumerate(self._arguments)
+            _argument(d, place, pointer, storages)
+            for d, (place, _, pointer) in zip(data, self._arguments, strict=True)
         ]
+        arrays = [_bytes(s) for s in storages]
         memory = launch(self._code, self._entry, grid, threads, [(a, True) for a in arrays], passed)
         for n, array in enumerate(arrays):
             array[:] = memory.array(n, array.size)
@@ -61,24 +65,35 @@ def arguments(binary: bytes) -> list[tuple[int, int, bool]]:
     return [(int(at), int(size), kind == "global_buffer") for at, size, kind in found if not kind.startswith("hidden")]
 
 
-def _storages() -> dict[int, int]:
-    """Return the memory of all tensors: address and bytes, each once."""
+def _storages(addresses: Sequence[int]) -> list[torch.UntypedStorage]:
+    """Return the storages that hold these addresses, each once.
+
+    A launch keeps them until what it wrote is back in them: their tensors may be collected as garbage before.
+    """
     tensors = [x for x in gc.get_objects() if type(x) in (torch.Tensor, torch.nn.Parameter)]
-    storages = [x.untyped_storage() for x in tensors if x.device.type == "cpu"]
-    return {s.data_ptr(): s.nbytes() for s in storages if s.nbytes()}
+    storages = {s.data_ptr(): s for s in (x.untyped_storage() for x in tensors if x.device.type == "cpu")}
+    return [s for s in storages.values() if any(_holds(s, address) for address in addresses)]
 
 
-def _bytes(start: int, size: int) -> Any:
-    return np.ctypeslib.as_array((ctypes.c_uint8 * size).from_address(start))
+def _holds(storage: torch.UntypedStorage, address: int) -> bool:
+    return 0 <= address - storage.data_ptr() < storage.nbytes()
 
 
-def _argument(data: bytes, place: int, pointer: bool, storages: dict[int, int]) -> Argument:
-    address = int.from_bytes(data, "little")
+def _bytes(storage: torch.UntypedStorage) -> Any:
+    return np.ctypeslib.as_array((ctypes.c_uint8 * storage.nbytes()).from_address(storage.data_ptr()))
+
+
+def _number(data: bytes) -> int:
+    return int.from_bytes(data, "little")
+
+
+def _argument(data: bytes, place: int, pointer: bool, storages: Sequence[torch.UntypedStorage]) -> Argument:
+    address = _number(data)
     if not pointer or address == 0:
         return Argument(place, data)
-    for n, (start, size) in enumerate(storages.items()):
-        if start <= address < start + size:
-            return Argument(place, array=n, offset=address - start)
+    for n, storage in enumerate(storages):
+        if _holds(storage, address):
+            return Argument(place, array=n, offset=address - storage.data_ptr())
     raise LookupError(f"argument at {place}: no tensor holds {address:#x}")
 
 
