@@ -104,13 +104,13 @@ _WAVES = (
     *(_f(f"{name}_of", "int N", "float", "float x, const float* values",
          f"the {name} of x and of N values; NaN if any is", "", AMD) for name in ("maximum", "minimum")),
     *(_f(f"{name}_of_numbers", "int N", "float", "float x, const float* values",
-         f"the {name} of x and of N values, of which none is NaN; else any number or NaN", "", AMD)
-      for name in ("maximum", "minimum")),
+         f"the {name} of x and of N values, of which none is NaN; else any number or NaN", "", AMD,
+         like=f"{name}_of") for name in ("maximum", "minimum")),
     *(_f(f"{name}_of_two", "", "float", "float x, float y",
-         f"the {name} of x and y, of which none is NaN; else any number or NaN", "", AMD)
+         f"the {name} of x and y, of which none is NaN; else any number or NaN", "", AMD, like=name)
       for name in ("maximum", "minimum")),
     _f("narrow_numbers", "int N, class T", "void", "const float* from, T* to",
-       "narrow<N>(from, to) where from[i] is no NaN; else to[i] is any number or NaN", "", AMD),
+       "narrow<N>(from, to) where from[i] is no NaN; else to[i] is any number or NaN", "", AMD, like="narrow"),
     _f("narrow_moderate", "int N, class T", "void", "const float* from, T* to",
        "narrow<N>(from, to) where from[i] is 0, or of a magnitude from 2^-126 to 2^100; else to[i] is any number",
        "", AMD),
@@ -206,7 +206,8 @@ _HOPPER = (
        "`tma_load` to this place in all COUNT blocks of the cluster, or in `blocks_among<COUNT, STRIDE>()`; each "
        "counts the bytes", "tma.load.multicast", ("cuda",), True),
     _f("tma_load_once", "", "void", f"{SHARED}, int barrier, const TensorMap& map, int... at",
-       "`tma_load` of what nothing else reads soon: it leaves the L2 cache first; a hint", "tma.load", NVIDIA, True),
+       "`tma_load` of what nothing else reads soon: it leaves the L2 cache first; a hint", "tma.load", NVIDIA, True,
+       "tma_load"),
     _f("tma_load_once_multicast", "int COUNT, int STRIDE = 0", "void",
        f"{SHARED}, int barrier, const TensorMap& map, int... at",
        "the same of `tma_load_multicast`", "tma.load.multicast", ("cuda",), True),
@@ -285,6 +286,17 @@ def functions(target: str) -> tuple[Function, ...]:
     """Return the functions that the header of `target` ("cpu", "cuda", "hip") defines, with matrix instructions."""
     rows = (*(mma_function(row) for row in MMA.values()), *(wgmma_function(row) for row in WGMMA.values()))
     return tuple(f for f in (*FUNCTIONS, *rows) if target in f.targets)
+
+
+def cpu_variants() -> str:
+    """Return C++ text, for the CPU, of the functions that differ from another one in speed alone: they call it."""
+    head = "template <int... N, class... A> inline decltype(auto)"
+    lines = [
+        f"{head} {f.name}(A&&... x) {{ return {f.like}<N...>(static_cast<A&&>(x)...); }}\n"
+        for f in functions("cpu")
+        if f.like
+    ]
+    return f"namespace argus {{\n{''.join(lines)}}}\n"
 
 
 def cpp_type(dtype: DType) -> str:

@@ -17,20 +17,23 @@ def _moves() -> Iterator[Function]:
         served = " ".join(r.name for r in rows)
         hip = ["gfx942" in r.architectures for r in rows]
         targets = AMD if all(hip) else ALL if any(hip) else NVIDIA
+        plain = next(r.call for r in found if not r.peer and (r.src, r.dst) == (rows[0].src, rows[0].dst))
+        like = "" if plain == name else plain
         inside, load = "shared" in (rows[0].src, rows[0].dst), not rows[0].writes_memory
         vectors, cell = "int N, class T", SHARED if inside else GLOBAL if load else "T* base, i64 offset"
         registers, place = "T* dst" if load else "const T* src", "smem + offset" if inside else "base[offset..]"
         what = f"dst[0..N) from {place}" if load else f"src[0..N) to {place}"
-        yield _f(name, vectors, "void", f"{cell}, {registers}", what, served, targets)
+        yield _f(name, vectors, "void", f"{cell}, {registers}", what, served, targets, like=like)
         if inside:
             continue
         otherwise, masked = "dst keeps its values and nothing is read", f"bool p, {cell}, {registers}"
         otherwise = otherwise if load else "nothing is written"
-        yield _f(f"{name}_if", vectors, "void", masked, f"the same where p; else {otherwise}", served, targets)
+        same = f"the same where p; else {otherwise}"
+        yield _f(f"{name}_if", vectors, "void", masked, same, served, targets, like=like and f"{like}_if")
         if load:
-            otherwise = "every dst[i] = other and nothing is read"
             masked += ", T other"
-            yield _f(f"{name}_or", vectors, "void", masked, f"the same where p; else {otherwise}", served, targets)
+            same = "the same where p; else every dst[i] = other and nothing is read"
+            yield _f(f"{name}_or", vectors, "void", masked, same, served, targets, like=like and f"{like}_or")
 
 
 COPIES: tuple[Function, ...] = (

@@ -11,7 +11,11 @@ AMD = ("cpu", "hip")
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """One device function. `rows` are the rows of the instruction tables that it serves."""
+    """One device function. `rows` are the rows of the instruction tables that it serves.
+
+    `like` is the function with the same effect from which this one differs in speed alone, or "". The header for the
+    CPU leaves such functions out: they become that function (`device_api.cpu_variants`).
+    """
 
     name: str
     template: str
@@ -21,6 +25,7 @@ class Function:
     rows: tuple[str, ...] = ()
     targets: tuple[str, ...] = ALL
     warp: bool = False
+    like: str = ""
 
     @property
     def signature(self) -> str:
@@ -42,6 +47,7 @@ def function(
     rows: str = "",
     targets: tuple[str, ...] = ALL,
     warp: bool = False,
+    like: str = "",
 ) -> Function:
     """Return a device function that serves the instructions of `rows`, whose names are separated by spaces."""
-    return Function(name, template, result, parameters, meaning, tuple(rows.split()), targets, warp)
+    return Function(name, template, result, parameters, meaning, tuple(rows.split()), targets, warp, like)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import argus.backend.cpu
 import argus.backend.emit
 from argus.backend.device_api import FUNCTIONS, MACROS, TYPES, functions, mma_function, wgmma_function
 from argus.ir.instruction import INSTRUCTIONS, MMA, WGMMA
@@ -18,6 +19,14 @@ def test_every_type_has_a_spelling() -> None:
 def test_names_are_unique() -> None:
     names = [f.name for f in FUNCTIONS]
     assert len(names) == len(set(names))
+
+
+def test_a_variant_is_like_a_function_of_the_cpu_whose_header_leaves_it_out() -> None:
+    headers = "".join(path.read_text("utf-8") for path in Path(argus.backend.cpu.__file__).parent.glob("*.h"))
+    names = {f.name for f in functions("cpu") if not f.like}
+    variants = [f for f in FUNCTIONS if f.like]
+    assert variants and {f.like for f in variants} <= names
+    assert not [f.name for f in variants if re.search(rf"\b{f.name}\b", headers)]
 
 
 def test_the_macros_are_those_that_are_emitted_and_defined() -> None:

@@ -42,7 +42,7 @@ def test_a_block_fits_its_multiprocessor(machine: Machine) -> None:
     ("vendor", "device", "name"),
     [
         ("nvidia", "8.0", "sm_80"),
-        ("nvidia", "8.6", "sm_80"),
+        ("nvidia", "8.x", "sm_80"),  # a device of the generation that no target names: code of the generation runs
         ("nvidia", "8.9", "sm_89"),
         ("nvidia", "9.0", "sm_90a"),
         ("nvidia", "10.0", None),

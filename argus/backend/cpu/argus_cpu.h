@@ -65,7 +65,6 @@ template <int BYTES> void move(void* to, const void* from) { memcpy(to, from, BY
 template <int N, class T> void narrow(const float* from, T* to) {
     for (int i = 0; i < N; ++i) to[i] = cast<T>(from[i]);
 }
-template <int N, class T> void narrow_numbers(const float* from, T* to) { narrow<N>(from, to); }
 template <int N, class T> void narrow_moderate(const float* from, T* to) { narrow<N>(from, to); }
 template <int N, class From, class To> void widen(const From* from, To* to) {
     for (int i = 0; i < N; ++i) to[i] = cast<To>(from[i]);
@@ -91,10 +90,6 @@ template <int N> float sum_of(float x, const float* values) {
     for (int i = 0; i < N; ++i) x += values[i];
     return x;
 }
-template <int N> float maximum_of_numbers(float x, const float* values) { return maximum_of<N>(x, values); }
-template <int N> float minimum_of_numbers(float x, const float* values) { return minimum_of<N>(x, values); }
-inline float maximum_of_two(float x, float y) { return maximum(x, y); }
-inline float minimum_of_two(float x, float y) { return minimum(x, y); }
 
 // ---------------------------------------------------------------- memory
 

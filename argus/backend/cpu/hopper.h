@@ -193,10 +193,6 @@ template <class... At> void tma_load(shared_t smem, int offset, int barrier, con
 #endif
 }
 
-template <class... At> void tma_load_once(shared_t smem, int offset, int barrier, const TensorMap& map, At... at) {
-    tma_load(smem, offset, barrier, map, at...);
-}
-
 template <class... At> void tma_store(shared_t smem, int offset, const TensorMap& map, At... at) {
     detail::issue(detail::box("tma_store", smem, offset, map, at...), detail::store_box);
 }

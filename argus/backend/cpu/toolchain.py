@@ -7,6 +7,7 @@ from pathlib import Path
 
 from argus.backend import process
 from argus.backend.artifact import Resources
+from argus.backend.device_api import cpu_variants
 from argus.environment import find_tool
 
 INCLUDE = (Path(__file__).parent, Path(__file__).parent.parent)
@@ -47,7 +48,7 @@ def compile(
     if tool is None:
         raise process.missing("C++ compiler", _INSTALL)
     with tempfile.TemporaryDirectory(prefix="argus-") as folder:
-        text = f'#include "argus_cpu.h"\n#line 1 "kernel.cpp"\n{source}\nARGUS_CPU_EXPORT({entry})\n'
+        text = f'{header()}#line 1 "kernel.cpp"\n{source}\nARGUS_CPU_EXPORT({entry})\n'
         (Path(folder) / "kernel.cpp").write_text(text, encoding="utf-8")
         defines = [f"-DARGUS_WARP_SIZE={warp_size}", *(["-DARGUS_CPU_EAGER_COPIES"] if eager_copies else [])]
         include = [f"-I{directory}" for directory in INCLUDE]
@@ -55,6 +56,11 @@ def compile(
         process.run("C++ compiler", command, cwd=Path(folder), timeout_s=timeout_s)
         binary = process.output("C++ compiler", Path(folder) / "kernel.so")
     return binary, Resources(registers=None, shared_bytes=0, spill_bytes=None)
+
+
+def header() -> str:
+    """Return what stands before emitted text: the header for the CPU, and the functions that it leaves out."""
+    return f'#include "argus_cpu.h"\n{cpu_variants()}'
 
 
 def find_compiler() -> str | None:

@@ -48,7 +48,7 @@ def compiled(source: str, entry: str, warp_size: int = 32) -> bytes:
 def test_every_function_compiles(source: str, warp_size: int, tmp_path: Path) -> None:
     """Without optimisation, which takes most of the time and refuses nothing."""
     tool = require(toolchain.find_compiler(), "a C++ compiler")
-    (tmp_path / "kernel.cpp").write_text(f'#include "argus_cpu.h"\n{source}', encoding="utf-8")
+    (tmp_path / "kernel.cpp").write_text(toolchain.header() + source, encoding="utf-8")
     include = [f"-I{directory}" for directory in toolchain.INCLUDE]
     plain = ["-std=c++17", "-O0", "-c", "-Wno-unknown-pragmas", f"-DARGUS_WARP_SIZE={warp_size}"]
     process.run("C++ compiler", [tool, *plain, *include, "kernel.cpp"], cwd=tmp_path)
