@@ -210,7 +210,7 @@ _HOPPER = (
        "tma_load"),
     _f("tma_load_once_multicast", "int COUNT, int STRIDE = 0", "void",
        f"{SHARED}, int barrier, const TensorMap& map, int... at",
-       "the same of `tma_load_multicast`", "tma.load.multicast", ("cuda",), True),
+       "the same of `tma_load_multicast`", "tma.load.multicast", ("cuda",), True, "tma_load_multicast"),
     _f("tma_store", "", "void", f"{SHARED}, const TensorMap& map, int... at",
        "starts copying from smem + offset to the map's box from corner `at`, innermost coordinate first; part of the "
        "thread's current group of bulk stores", "tma.store", NVIDIA),

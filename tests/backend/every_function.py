@@ -50,6 +50,11 @@ def loads(target: str, architectures: Sequence[str]) -> list[str]:
     return [name for name in dict.fromkeys(calls) if any(f.name == name for f in functions(target))]
 
 
+def alike(name: str) -> list[str]:
+    """A function, and those that differ from it in speed alone."""
+    return [f.name for f in functions("cuda") if name in (f.name, f.like)]
+
+
 def copies(target: str, architectures: Sequence[str]) -> str:
     """Global and shared accesses of every size, guarded and not."""
     kernels = []
@@ -241,8 +246,8 @@ def hopper() -> str:
         "argus::barrier();",
         "if (argus::uniform(t / 32) == 0) {",
         "    argus::mbarrier_expect(smem, 0, 128);",
-        *(f"    argus::tma_load{way}(smem, 1024, 0, map, {corner});" for way in ("", "_once") for corner in CORNERS),
-        *(f"    argus::tma_store(smem, 1024, map, {corner});" for corner in CORNERS),
+        *(f"    argus::{load}(smem, 1024, 0, map, {corner});" for load in alike("tma_load") for corner in CORNERS),
+        *(f"    argus::{store}(smem, 1024, map, {corner});" for store in alike("tma_store") for corner in CORNERS),
         *(
             f"    argus::tma_reduce_{op}<{cpp_type_of(t)}>(smem, 1024, map, {corner});"
             for op, types in UPDATES.items()
@@ -394,8 +399,8 @@ def clusters() -> str:
     body = [
         "argus::cluster_barrier();",
         *(
-            f"argus::tma_load{way}_multicast<{among}>(smem, 1024, 0, map, {corner});"
-            for way in ("", "_once")
+            f"argus::{load}<{among}>(smem, 1024, 0, map, {corner});"
+            for load in alike("tma_load_multicast")
             for among in ("2", "2, 2")
             for corner in CORNERS
         ),
