@@ -57,7 +57,8 @@ class Costs:
         """Print a line for each folder; write one for each test."""
         folders: Counter[str] = Counter()
         for name, seconds in self.tests.items():
-            folders[name.split("/")[1] if name.count("/") > 1 else "tests"] += seconds
+            parts = name.partition("::")[0].split("/")
+            folders[parts[1] if len(parts) > 2 else "tests"] += seconds
         terminalreporter.section("CPU seconds")
         for folder, seconds in sorted(folders.items()):
             may = MAY_TAKE.get(folder)

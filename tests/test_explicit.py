@@ -89,8 +89,8 @@ ELSEWHERE = {
 
 
 @pytest.mark.product
-@pytest.mark.parametrize("file, name", kernels())
 @pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("file, name", kernels())
 def test_every_kernel_reads_back(file: str, name: str, target: str) -> None:
     if (name, target) not in ELSEWHERE:
         reads_back(explicit(file, name, target))
