@@ -199,28 +199,35 @@ class _Run:
                 open.append((question.property, answering))
             else:
                 answers.append(answer)
-        answers += self._decided(open)
+        answers += self._decided(open, any(f.verdict is Verdict.REFUTED for a in answers for f in a.findings))
         # The question that reports errors of the protocol may have been answered by the weaker form.
         cause = exact.steps.findings if by_weaker and any(a.left_out for a in answers) else []
         return [found for answer in answers for found in answer.findings] + cause
 
-    def _decided(self, open: list[tuple[str, Callable[[], Answer]]]) -> list[Answer]:
+    def _decided(self, open: list[tuple[str, Callable[[], Answer]]], refuted: bool) -> list[Answer]:
         """Decide questions that took too long.
 
         A run at small sizes may refute the kernel at once. Otherwise the questions are asked again, with all the work
-        that is left.
+        that is left. If findings refute the kernel already (`refuted`), a run would only show that again. So each
+        question is asked again at once, with the steps of the runs.
         """
         if not open:
             return []
-        started = time.monotonic()
-        values = any(name == "tags" for name, _ in open)
-        self.tried = search(self.kernel, values, values, self.work.part(EARLY))
-        self.timings.append(Timing("witness", "simulator", time.monotonic() - started))
-        if self.tried.found is not None:
-            why = "a run at small sizes refuted the kernel first"
-            return [Answer([self._gave_up(name, "isl", why)]) for name, _ in open]
-        asked_again = (self._timed(name, "isl", asked) for name, asked in open)
+        if not refuted:
+            self.tried = self._at_small_sizes(any(name == "tags" for name, _ in open))
+            if self.tried.found is not None:
+                why = "a run at small sizes refuted the kernel first"
+                return [Answer([self._gave_up(name, "isl", why)]) for name, _ in open]
+        most = EARLY if refuted else None
+        asked_again = (self._timed(name, "isl", asked, 1.0, most) for name, asked in open)
         return [Answer([a]) if isinstance(a, Finding) else a for a in asked_again]
+
+    def _at_small_sizes(self, values: bool) -> Trial:
+        """Run the kernel at small sizes, within `EARLY` steps. `values`: also compare values and tags."""
+        started = time.monotonic()
+        tried = search(self.kernel, values, values, self.work.part(EARLY))
+        self.timings.append(Timing("witness", "simulator", time.monotonic() - started))
+        return tried
 
     def _weaker(self, kernel: Kernel, form: Named) -> Questions | None:
         """Return the questions about a weaker form of the kernel, or None if the form equals the kernel or has no
