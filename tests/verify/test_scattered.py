@@ -52,7 +52,31 @@ def kernel(y: al.Tensor[al.float32, "P D"], at: al.Tensor[al.int64, "P"], out: a
     row = al.load(at[p])
     al.atomic_add(out[row, d], al.load(y[p, d], mask=d < D), mask=(d < D) & (row >= 0) & (row < T.to(al.int64)))
 """
+SCALED = """
+import argus
+import argus.language as al
+
+@argus.kernel(num_warps=1)
+def kernel(y: al.Tensor[al.float32, "P"], w: al.Tensor[al.float32, "T"], at: al.Tensor[al.int32, "P"],
+           out: al.Tensor[al.float32, "T"]):
+    P, T = y.shape[0], w.shape[0]
+    al.requires(al.in_range(at, 0, T))
+    al.spec(out, lambda t: al.sum(lambda p: al.where((at[p] == t) & (t != 3), y[p] * w[t], 0.0)))
+    p = al.grid(al.cdiv(P, 32)) * 32 + al.arange(32)
+    row = al.load(at[p], mask=p < P)
+    v = al.load(y[p], mask=p < P) * al.load(w[row], mask=p < P)
+    al.atomic_add(out[row], al.where(row != 3, v, 0.0), mask=p < P)
+"""
 CASES = (
+    Case(
+        "a condition and a factor of the row",
+        SCALED,
+        (
+            ("(row != 3", "(row != 2"),
+            ("(t != 3)", "(t >= 3)"),
+            ("w[row]", "w[p]"),
+        ),
+    ),
     Case(
         "rows that may be outside",
         OUTSIDE,
@@ -97,3 +121,9 @@ def test_right(case: Case) -> None:
 @pytest.mark.parametrize(("case", "edit"), [(c, e) for c in CASES for e in c.wrong], ids=lambda each: str(each)[:40])
 def test_wrong(case: Case, edit: tuple[str, str]) -> None:
     assert verdict(edited(case, edit)) is not Verdict.PROVED
+
+
+def test_rows_that_a_loaded_mask_leaves_out_are_undecided() -> None:
+    """The kernel is right, and whether it adds depends on what its blocks load."""
+    masked = SCALED.replace("al.where(row != 3, v, 0.0), mask=p < P", "v, mask=(p < P) & (row != 3)")
+    assert verdict(masked) is Verdict.UNKNOWN

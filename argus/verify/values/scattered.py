@@ -2,7 +2,8 @@
 
 `al.spec(out, lambda t, d: al.sum(lambda p: al.where(at[p] == t, y[p, d], 0.0)))` adds each `y[p, d]` in row `at[p]`.
 So the blocks follow it if they contribute `y[p, d]` once for each p and d, in the row that `at[p]` says. If `at[p]` is
-no row of the output, nothing is specified, and the blocks may leave `y[p, d]` out.
+no row of the output, nothing is specified, and the blocks may leave `y[p, d]` out. Elsewhere in the specification `t`
+is `at[p]`: `& (t != 0)` means `at[p] != 0`.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from functools import reduce
 
 from argus.ir.expr import Const, Coord, Elem, Expr, Op, Param
 from argus.ir.nodes import Accumulate, SpecOp, SpecReduce, SpecTerm
-from argus.ir.spec_terms import renumbered, strip
-from argus.ir.types import boolean
+from argus.ir.spec_terms import renumbered, strip, substituted
+from argus.ir.types import boolean, int32
 from argus.verify.model.isl import UnionMap, isl, map_parts
 from argus.verify.model.program import PROGRAM, Site, turns
 from argus.verify.model.resolving import loaded
@@ -57,12 +58,18 @@ def scattered(value: SpecTerm, rank: int) -> Scatter | None:
         left: SpecTerm = inner.args[1]
         for other in tests:
             left = left if other is test else SpecOp("where", (other, left, inner.args[2]), inner.dtype)
+        left = substituted(left, axis, _as_place(elem))
         for each in reversed(sums):
             left = left if each.axis in axes else replace(each, body=left)
         free = [a for a in range(rank) if a != axis] + axes
         extents = tuple(bound[a].extent for a in axes)
         return Scatter(axis, elem.obj, extents, renumbered(left, {a: at for at, a in enumerate(free)}))
     return None
+
+
+def _as_place(elem: Elem) -> Expr:
+    """Return the element as a number along an axis, which it is equal to where it is added."""
+    return elem if elem.dtype == int32 else Op("cast", (elem,), int32)
 
 
 def _zero(term: SpecTerm) -> bool:
