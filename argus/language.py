@@ -345,7 +345,8 @@ def invariant(tensor: Any, size: Any, size1: Any = None, size2: Any = None, size
 
     A row is the set of elements of `tensor` at one index along the axes whose extents are the given sizes. Every launch
     that has this row computes the same bits for it, whatever these sizes are, whatever other rows hold, and in whatever
-    order blocks run. The proof compares the order of float operations (docs/language.md).
+    order blocks run. A size may also be an integer argument, such as a number of parts that the host chooses by the
+    batch. The proof compares the order of float operations (docs/language.md).
     """
 
 

@@ -239,12 +239,16 @@ def invariant(call: CallSite) -> Value:
 
 
 def _batch_size(call: CallSite, view: View, name: str) -> str:
-    """Return the name of a size, which must be an extent of the tensor."""
+    """Return the name of a size, which must be an extent of the tensor or an integer argument of the kernel."""
     value = call.args[name]
-    if isinstance(value, Tile) and isinstance(value.expr, Param) and value.expr in view.obj.shape:
-        return value.expr.name
+    if isinstance(value, Tile) and isinstance(value.expr, Param):
+        given = call.context.frame.names.get(value.expr.name)
+        argument = given is not None and value.expr.dtype.is_int and given.value == value
+        if value.expr in view.obj.shape or argument:
+            return value.expr.name
     shown = ", ".join(f"`{extent.name}`" for extent in view.obj.shape if isinstance(extent, Param))
     help = f"the sizes of `{view.obj.name}` are {shown}" if shown else "its extents are constants: no batch varies"
+    help += "; an integer argument that the host chooses by the batch may be named, too"
     text = f"rows of `{view.obj.name}` are along axes whose extents are sizes of it, and this is {describe(value)}"
     call.context.fail("bad-invariant", text, call.spans[name], help)
 

@@ -77,8 +77,8 @@ Precondition = Union[Requires, InRange, Arranged, Assume]
 class Invariant:
     """A promise about the bits of `tensor`: each row is the same in every launch that has this row.
 
-    A row is the set of elements at one index along the axes whose extents are `sizes`. Launches may differ in these
-    sizes, in the contents of other rows, and in the order in which blocks run.
+    A row is the set of elements at one index along the axes whose extents are in `sizes`, which are extents and integer
+    arguments. Launches may differ in these, in the contents of other rows, and in the order in which blocks run.
     """
 
     tensor: str

@@ -47,6 +47,8 @@ def quantized_blocks(
     With `weight`, rows are those of an RMSNorm. A block of threads works on ROWS rows of at most BLOCK elements.
     """
     M, N, G = x.shape[0], x.shape[1], scale.shape[0]
+    al.invariant(scale, M)
+    al.invariant(values, M)
     al.requires((N <= BLOCK) & (G == al.cdiv(N, SIDE)))
     al.spec(scale, lambda g, i: magnitude(x, weight, eps, i, g) * UNIT)
     al.spec(values, lambda i, j: normed(x, weight, eps, i, j) * (LARGEST / magnitude(x, weight, eps, i, j // SIDE)))

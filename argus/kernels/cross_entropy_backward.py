@@ -42,6 +42,7 @@ def cross_entropy_backward_tiles(
     target is no column.
     """
     T, V = logits.shape
+    al.invariant(dlogits, T)
     al.spec(
         dlogits,
         lambda t, v: (

@@ -62,6 +62,7 @@ def layernorm_backward_rows(
     `weights` and `biases`.
     """
     M, N = x.shape
+    al.invariant(dx, M)
     al.requires((FROM <= N <= BLOCK) & (M <= 2**30))
     al.spec(dx, lambda i, j: gradient(dy, x, weight, eps, i, j))
     al.spec(
@@ -113,6 +114,9 @@ def layernorm_backward_long_rows(
     """Compute `dx` for rows of any length, which are read three times, BLOCK elements at a time; `means` of the rows,
     and `roots`, all r."""
     M, N = x.shape
+    al.invariant(dx, M)
+    al.invariant(means, M)
+    al.invariant(roots, M)
     al.spec(dx, lambda i, j: gradient(dy, x, weight, eps, i, j))
     al.spec(means, lambda i: mean(x, i))
     al.spec(roots, lambda i: inverse_root(x, eps, i))

@@ -52,6 +52,7 @@ def reduce_last(
     Of rows that begin STEP elements each behind an aligned address, vectors of WIDTH are those of the memory.
     """
     A, S, R = x.shape
+    al.invariant(out, A)
     if OP == "max":
         al.spec(out, lambda a, s: al.max(lambda k: x[a, s, k]))
     else:
@@ -97,6 +98,7 @@ def reduce_odd_rows(
     Each row begins STEP elements further behind an aligned address: vectors of WIDTH are those of the memory.
     """
     A, R = x.shape
+    al.invariant(out, A)
     al.requires(FROM <= R <= BLOCK - WIDTH + 1)
     if OP == "max":
         al.spec(out, lambda a: al.max(lambda k: x[a, k]))
@@ -186,6 +188,7 @@ def join_parts(
 ):
     """Compute `out[a, b] = (sum(parts[a, :, b]) + sum(rest[a, :, b])) * factor`, or the maximum of both."""
     A, S, B = parts.shape
+    al.invariant(out, A)
     R = rest.shape[1]
     if OP == "max":
         al.spec(out, lambda a, b: al.maximum(al.max(lambda k: parts[a, k, b]), al.max(lambda r: rest[a, r, b])))

@@ -56,6 +56,7 @@ def rmsnorm_backward_rows(
     A block has every BLOCKS-th group of ROWS rows, and adds up `dy * x * r` of these: its row of `parts`.
     """
     M, N = x.shape
+    al.invariant(dx, M)
     al.requires((FROM <= N <= BLOCK) & (M <= 2**30))
     al.spec(dx, lambda i, j: inverse_root(x, eps, i) * (weight[j] * dy[i, j] - x[i, j] * slope(dy, x, weight, eps, i)))
     al.spec(
@@ -98,6 +99,8 @@ def rmsnorm_backward_long_rows(
 ):
     """Compute `dx` for rows of any length, which are read twice, BLOCK elements at a time; and `roots`, all r."""
     M, N = x.shape
+    al.invariant(dx, M)
+    al.invariant(roots, M)
     al.spec(dx, lambda i, j: inverse_root(x, eps, i) * (weight[j] * dy[i, j] - x[i, j] * slope(dy, x, weight, eps, i)))
     al.spec(roots, lambda i: inverse_root(x, eps, i))
     row = al.grid(M)

@@ -40,6 +40,7 @@ def rotated(
     Features from 2 R on stay. A block works on HEADS heads of a token.
     """
     B, T, H, D = x.shape
+    al.invariant(out, B, T)
     al.requires((2 * R <= D) & (R <= BLOCK))
     if BESIDE:
         al.spec(

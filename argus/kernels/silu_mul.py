@@ -67,6 +67,8 @@ def silu_mul_gradient_tiles(
     """Compute the gradients of gate and up from `gradient`, that of the result: with s the sigmoid of gate,
     `up s (1 + gate (1 - s))` and `gate s` times it."""
     M, N = gate.shape
+    al.invariant(of_gate, M)
+    al.invariant(of_up, M)
     al.spec(of_up, lambda i, j: gradient[i, j] * (gate[i, j] * (root(gate[i, j]) * root(gate[i, j]))))
     al.spec(
         of_gate,

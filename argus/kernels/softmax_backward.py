@@ -43,6 +43,7 @@ def softmax_backward_rows(
 ):
     """Compute `dx = y * (dy - sum(dy * y))`, or, of the logarithm, `dx = dy - exp(y) * sum(dy)`; ROWS rows a block."""
     M, N = y.shape
+    al.invariant(dx, M)
     al.requires(FROM <= N <= BLOCK)
     al.spec(dx, lambda i, j: gradient(dy, y, i, j, LOG))
     rows = al.grid(al.cdiv(M, ROWS)) * ROWS + al.arange(ROWS)[:, None]
@@ -68,6 +69,7 @@ def softmax_backward_long_rows(
 ):
     """Compute the gradient for rows of any length, which are read twice, BLOCK elements at a time."""
     M, N = y.shape
+    al.invariant(dx, M)
     al.spec(dx, lambda i, j: gradient(dy, y, i, j, LOG))
     row = al.grid(M)
     sums = al.zeros((BLOCK,), al.float32)

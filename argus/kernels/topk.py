@@ -84,6 +84,8 @@ def topk_rows(
 ):
     """Compute `values[t, :]`, the K greatest of `x[t, :]` in descending order, and their columns; ROWS rows a block."""
     T, E = x.shape
+    al.invariant(values, T)
+    al.invariant(places, T)
     al.requires((K <= E) & (E <= BLOCK))
     al.spec(values, lambda t, r: number(key_at(x, t, r, K, SPAN), SPAN))
     al.spec(places, lambda t, r: SPAN - 1 - (key_at(x, t, r, K, SPAN) & (SPAN - 1)))
@@ -142,6 +144,8 @@ def router_rows(
     SHARED: over the sum of the K weights, which then is `scale`; a single weight is `scale`. ROWS rows a block.
     """
     T, E = x.shape
+    al.invariant(weights, T)
+    al.invariant(experts, T)
     al.requires((K <= E) & (E <= BLOCK))
     if SHARED and K == 1:
         al.spec(weights, lambda t, r: scale)

@@ -97,6 +97,16 @@ RAGGED = """def k(x: al.Tensor[al.float32, "M N"], first: al.Tensor[al.int32, "H
     al.store(y[h, m], al.sum(total, axis=0))
 """
 
+TILES = """def k(x: al.Tensor[al.float32, "M N"], y: al.Tensor[al.float32, "M"], BLOCK: al.constexpr = 128):
+    M, N = x.shape
+    al.requires((M <= 1000) & (N <= BLOCK))
+    al.invariant(y, M)
+    m, n = al.grid(M), al.arange(BLOCK)
+    width = al.minimum(8 * M, N)
+    first = al.sum(al.load(x[m, n], mask=n < width), axis=0)
+    al.store(y[m], first + al.sum(al.load(x[m, n], mask=(n >= width) & (n < N)), axis=0))
+"""
+
 ROWWISE = """def k(x: al.Tensor[al.float32, "M N"], y: al.Tensor[al.float32, "M N"], BLOCK: al.constexpr = 128):
     M, N = x.shape
     al.invariant(y, M)
@@ -145,6 +155,12 @@ def test_rows_that_are_computed_alike_are_proved(case: str, target: str) -> None
 
 REFUTED = {
     "a split that the batch decides": SUMS.replace("al.minimum(64, K)", "al.minimum(M * 32, K)"),
+    "a split that the host decides": SUMS.replace("BLOCK:", "parts: al.int32, BLOCK:")
+    .replace("(c, M)", "(c, M, parts)")
+    .replace("requires(M <=", "requires((0 <= parts) & (parts <= 1000) & (M <=")
+    .replace("<= 1000)\n", "<= 1000))\n", 1)
+    .replace("minimum(64, K)", "minimum(parts * 32, K)"),
+    "a tile that the batch decides": TILES,
     "atomic sums of floats": counted("float32", "atomic_add", "al.sum", "0.0"),
     "a scale by the batch": ROWWISE.replace("+ 1.0", "/ M.to(al.float32)"),
     "the first row": ROWWISE.replace("+ 1.0", "+ al.load(x[M - 1, n], mask=n < N)"),
@@ -194,6 +210,7 @@ def test_integers_may_be_added_in_any_order() -> None:
     [
         ("al.invariant(y, M)", "al.invariant(y, 4)", "bad-invariant"),
         ("al.invariant(y, M)", "al.invariant(y, M + 1)", "bad-invariant"),
+        ("al.invariant(y, M)", "al.invariant(y, x.stride(0))", "bad-invariant"),
         ("al.invariant(y, M)", "al.invariant(y[0:4, 0:4], M)", "bad-invariant"),
     ],
 )

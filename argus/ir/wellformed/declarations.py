@@ -22,6 +22,7 @@ from argus.ir.nodes import (
     Programs,
     Requires,
     Roles,
+    Scalar,
     Shared,
     Stmt,
     Tag,
@@ -59,10 +60,17 @@ def names(kernel: Kernel) -> Iterator[Problem]:
         output = scope.objects.get(invariant.tensor)
         if not isinstance(output, Tensor):
             yield f"`{invariant.tensor}` is not a tensor", invariant.span
-        elif not invariant.sizes or any(Param(size) not in output.shape for size in invariant.sizes):
-            yield f"`{invariant.tensor}` is invariant over sizes that are extents of it", invariant.span
+        elif not invariant.sizes or not all(_varies(size, output, kernel) for size in invariant.sizes):
+            what = f"`{invariant.tensor}` is invariant over sizes that are extents of it, and integer arguments"
+            yield what, invariant.span
     for covers in kernel.covers:
         yield from _covers(kernel, covers, scope)
+
+
+def _varies(name: str, output: Tensor, kernel: Kernel) -> bool:
+    """Return True if a promise of invariance may name `name`: an extent of the output or an integer argument."""
+    arguments = (p for p in kernel.params if isinstance(p, Scalar) and p.dtype.is_int)
+    return Param(name) in output.shape or any(p.name == name for p in arguments)
 
 
 def _named_once(kernel: Kernel) -> Iterator[Problem]:

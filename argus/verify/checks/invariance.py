@@ -19,14 +19,14 @@ from typing import TypeVar
 
 from argus.ir.access import Mode
 from argus.ir.expr import Elem, Expr, Op, Param, ProgramId, walk
-from argus.ir.nodes import Accumulate, Copy, Fragment, Invariant, Map, Tensor
+from argus.ir.nodes import Accumulate, Copy, Fragment, Invariant, Map, Scalar, Tensor
 from argus.verify.findings import Finding, unknown
 from argus.verify.model.flow import sink_name
 from argus.verify.model.isl import Map as Relation
 from argus.verify.model.isl import Set, UnionMap, UnionSet, empty_map, empty_set, isl, map_parts, set_parts
-from argus.verify.model.program import NUMBER, Site, turns
+from argus.verify.model.program import Site, turns
 from argus.verify.model.relations import Cells
-from argus.verify.model.resolving import BOUND, BOUND_OF_BLOCK, LOADED, loaded
+from argus.verify.model.resolving import BOUND, BOUND_OF_BLOCK, loaded
 from argus.verify.model.translator import NonAffine, identifier
 from argus.verify.values.data_flow import DataFlow
 
@@ -76,9 +76,16 @@ class _Comparison:
         """For each site, {instance -> rows for which it is needed}, in the first launch."""
         self._grown: dict[int, int] = {}
 
+        self.kept = self._kept()
+
     @property
     def _batch(self) -> tuple[Param, ...]:
         return tuple(Param(size) for size in self.promise.sizes)
+
+    def _kept(self) -> frozenset[str]:
+        """Return the names of the sizes and arguments that both launches have in common: strides are not among them."""
+        scalars = (p.name for p in self.kernel.params if isinstance(p, Scalar))
+        return frozenset((*self.kernel.sizes, *scalars)).difference(self.promise.sizes)
 
     def run(self) -> None:
         """Raise `_Differs` or `NonAffine` unless rows are the same in both launches."""
@@ -89,6 +96,7 @@ class _Comparison:
             raise _Differs("roles take turns with the programs of a block")
         if all(self.model.context.nothing(cells.bare) for _, cells in stores):
             return  # no launch has a row at all
+        self._varies()
         self.common = self._stored_alike([cells for _, cells in stores])
         self._loaded_alike()
         self._bounds_alike()
@@ -101,15 +109,34 @@ class _Comparison:
         for site in needed:
             self._same_work(site)
 
+    def _varies(self) -> None:
+        """Raise `_Differs` if a size of the promise follows from others, which a promise takes as the same.
+
+        Without this check, two names for the batch would make the promise one about equal launches.
+        """
+        possible = self.model.context.possible.intersect(self._other(self.model.context.possible))
+        for name, expr in self.model.translator.parameters.items():
+            if isinstance(expr, Param) and expr.name in self.promise.sizes:
+                same = isl.Set(f"[{name}, {name}{_OTHER}] -> {{ : {name} = {name}{_OTHER} }}")
+                if possible.is_subset(same) and not self._constant(name):
+                    raise _Differs(f"'{expr.name}' follows from sizes or arguments that the promise does not name")
+
+    def _constant(self, name: str) -> bool:
+        """Return True if the known facts leave one value of a parameter."""
+        facts = self.model.context.possible
+        others = [n for n in self.model.translator.parameters if n != name]
+        for other in others:
+            at = facts.find_dim_by_name(isl.dim_type.param, other)
+            if at >= 0:
+                facts = facts.project_out(isl.dim_type.param, at, 1)
+        at = facts.find_dim_by_name(isl.dim_type.param, name)
+        return at >= 0 and bool(facts.move_dims(isl.dim_type.set, 0, isl.dim_type.param, at, 1).is_singleton())
+
     # ------------------------------------------------------------------ two launches
 
     def _differing(self, expr: Expr) -> bool:
         """Return True if the expression may have another value in the second launch."""
-        named = (LOADED, BOUND, BOUND_OF_BLOCK, NUMBER)
-        return any(
-            isinstance(e, ProgramId) or e in self._batch or (isinstance(e, Param) and e.name.startswith(named))
-            for e in walk(expr)
-        )
+        return any(isinstance(e, ProgramId) or (isinstance(e, Param) and e.name not in self.kept) for e in walk(expr))
 
     def _other(self, relation: _Relation) -> _Relation:
         """Rename the parameters of a relation of the first launch to those of the second."""
@@ -137,7 +164,7 @@ class _Comparison:
         second = self._others(first)
         both = first.range().intersect(second.range())
         if not first.intersect_range(both).is_equal(second.intersect_range(both)):
-            raise _Differs("an element may be computed at another place of a tile, or by another statement")
+            raise _Differs("two launches may compute an element at other places of a tile, or by other statements")
         if both.is_empty():
             raise _Differs("no two launches have a row in common")
         (cells_of_both,) = set_parts(both)
@@ -278,9 +305,10 @@ class _Comparison:
         where = self._where(site)
         control = (*site.guards, *(e for loop in site.loops for e in (loop.start, loop.stop)))
         if any(isinstance(e, Elem) for expr in control for e in walk(self.model.resolve(site, expr))):
-            raise NonAffine(f"{where} runs or not, by what data holds")
+            raise NonAffine(f"{where} runs or not, depending on what data holds")
         if not first.is_equal(second):
-            raise _Differs(f"{where} computes a row with other instances in another launch")
+            why = "because a loop, a branch or a mask depends on them"
+            raise _Differs(f"{where} runs in other iterations for the same row, {why}")
         needed = first.domain()
         if needed.is_empty():
             return
@@ -290,7 +318,7 @@ class _Comparison:
             self._of_the_row(site, number, first)
         for expr in self._evaluated(site):
             if not self._agrees(site, expr, needed.to_union_set()):
-                raise _Differs(f"{where} uses a value that depends on them")
+                raise _Differs(f"an index, a mask or a factor in {where} depends on them")
 
     def _where(self, site: Site) -> str:
         span = site.stmt.span
@@ -300,7 +328,7 @@ class _Comparison:
         """Raise unless operands come from the same instances in both launches."""
         first, second = along.intersect_domain(needed), self._other(along).intersect_domain(needed)
         if not first.is_equal(second):
-            raise _Differs(f"{where} combines other values of {self._where(source)} in another launch")
+            raise _Differs(f"{where} takes operands from other iterations of {self._where(source)} in another launch")
 
     def _of_the_row(self, site: Site, number: int, rows: Relation) -> None:
         """Raise if a tensor of the batch is read in a row other than the computed one."""

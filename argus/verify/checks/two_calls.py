@@ -7,8 +7,10 @@ second call has another batch, or the same batch with the blocks in the opposite
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +30,8 @@ from argus.work import STEPS_PER_SECOND, Work
 
 _WORK = 3 * STEPS_PER_SECOND
 _MOST_CELLS = 1 << 22
+_LATEST = 8
+"""So many calls' results are kept, because each call is compared with several others."""
 _Values = NDArray[np.float64]
 _Difference = tuple[tuple[int, ...], str, str]
 """An element, and its value in each of two calls."""
@@ -39,6 +43,9 @@ class _Call:
 
     sizes: dict[str, int]
     reverse: bool
+
+    def __hash__(self) -> int:
+        return hash((tuple(self.sizes.items()), self.reverse))
 
     def __str__(self) -> str:
         shown = ", ".join(f"{name}={value}" for name, value in self.sizes.items())
@@ -54,22 +61,29 @@ def refuted(kernel: Kernel, finding: Finding, left: Work) -> Finding:
     if promise is None:  # no promise is looked at: the proof of all of them gave up
         return finding
     work = left.part(_WORK)
+    run = lru_cache(_LATEST)(partial(_result, kernel, promise, work=work))
     for first, second in _pairs(kernel, promise):
-        difference = _difference(kernel, promise, first, second, work)
+        difference = _difference(run, first, second)
         if difference is not None:
             return _with_calls(finding, promise, first, second, difference)
     return finding
 
 
 def _pairs(kernel: Kernel, promise: Invariant) -> Iterator[tuple[_Call, _Call]]:
-    """Pairs of calls to compare, large ones first: one batch in two orders of blocks, then two different batches."""
+    """Pairs of calls to compare: one batch in two orders of blocks, two small batches, then others.
+
+    Sizes that are not the batch's are large first, because short sums hardly round.
+    """
     vectors = sorted(size_vectors(kernel), key=lambda vector: -sum(vector.values()))
     tensors = {tensor.name for tensor in kernel.tensors}
     adds = any(isinstance(s, Accumulate) and s.dst.obj in tensors for s in walk(kernel.body))
     if adds and kernel.grid is not None and not kernel.persistent:
         for vector in vectors:
             yield _Call(vector, False), _Call(vector, True)
-    small = [dict.fromkeys(promise.sizes, extent) for extent in (1, 2, 4, 8)]
+    small = [dict.fromkeys(promise.sizes, extent) for extent in (1, 2, 4, 8, 16)]
+    for vector in vectors:
+        few = [_Call(sizes, False) for each in small if admissible(kernel, sizes := vector | each)]
+        yield from combinations(few, 2)
     for vector in vectors:
         for other in (*small, *vectors):
             changed = vector | {size: other[size] for size in promise.sizes}
@@ -77,11 +91,11 @@ def _pairs(kernel: Kernel, promise: Invariant) -> Iterator[tuple[_Call, _Call]]:
                 yield _Call(vector, False), _Call(changed, False)
 
 
-def _difference(kernel: Kernel, promise: Invariant, first: _Call, second: _Call, work: Work) -> _Difference | None:
+def _difference(run: Callable[[_Call], _Values | None], first: _Call, second: _Call) -> _Difference | None:
     """Return the first element that both calls have and that differs in a bit, with its two values, or None if there is
     none."""
     try:
-        one, two = _result(kernel, promise, first, work), _result(kernel, promise, second, work)
+        one, two = run(first), run(second)
     except (NotReplayable, LaunchError):  # too long a run, or sizes that the kernel does not take
         return None
     if one is None or two is None:
@@ -100,7 +114,7 @@ def _shown(value: np.float64) -> str:
     return str(np.float32(value)) if np.float64(np.float32(value)) == value else str(value)
 
 
-def _result(kernel: Kernel, promise: Invariant, call: _Call, work: Work) -> _Values | None:
+def _result(kernel: Kernel, promise: Invariant, call: _Call, *, work: Work) -> _Values | None:
     """Run a call and return the contents of the output; None if the call is too large or has no valid contents."""
     scalars = [p for p in kernel.params if isinstance(p, Scalar)]
     params: dict[str, Number] = {p.name: FLOAT for p in scalars if p.dtype.is_float}
