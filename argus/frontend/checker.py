@@ -36,7 +36,7 @@ from argus.frontend.inline import inline
 from argus.frontend.options import Options
 from argus.frontend.parameters import declare
 from argus.frontend.surface import Function, Module
-from argus.frontend.values import Helper, Value
+from argus.frontend.values import Helper, Specified, Tile, Value, View
 from argus.ir.nodes import Kernel
 from argus.ir.target import TARGETS
 from argus.source import Span
@@ -120,6 +120,8 @@ def _inline(
     context: Context, helper: Helper, args: tuple[Value, ...], keywords: Mapping[str, Value], span: Span,
     wanted: Wanted | None,
 ) -> Value:  # fmt: skip
+    if context.frame.quantified and any(isinstance(a, (Tile, View, Specified)) for a in (*args, *keywords.values())):
+        return specification.number(context, helper, args, keywords, span)
     return inline(context, helper, args, keywords, span, statements.run, wanted)
 
 

@@ -5,6 +5,8 @@ Reductions are in `specified_reductions`, single elements in `specified_elements
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from argus.frontend import arguments, tiles
 from argus.frontend.arithmetic import check_sortable
 from argus.frontend.context import Binding, CallSite, Context, Frame, Handler
@@ -36,7 +38,7 @@ from argus.frontend.surface import (
 from argus.frontend.tagging import direct_extents, divided_extents, is_call, quantified
 from argus.frontend.tiles import BINARY
 from argus.frontend.values import Builtin, Constant, Helper, Nothing, Range, Specified, Tile, Value, describe
-from argus.ir.expr import OPERATORS, Const, Expr, Op, Param, walk
+from argus.ir.expr import OPERATORS, Const, Coord, Expr, Op, Param, walk
 from argus.ir.nodes import Spec, SpecOp, SpecReduce, SpecSoftmax, SpecTerm
 from argus.ir.promise import PROMISES
 from argus.ir.spec_terms import applied
@@ -44,6 +46,8 @@ from argus.ir.types import DType, boolean, float32, int32, int64, uint32
 from argus.source import Span
 
 _ELEMENTWISE = frozenset(o.name for o in OPERATORS.values() if o.symbol is None and o.result != "given")
+
+
 def spec(call: CallSite) -> Value:
     """Declare the specification of an output tensor."""
     context, view = call.context, arguments.tensor_view(call, "output")
@@ -247,10 +251,31 @@ def _specified(context: Context, operands: tuple[Expression, ...]) -> bool:
 
 def _helper(context: Context, helper: Helper, args: tuple[Expression, ...], axes: int, span: Span) -> SpecTerm:
     """Return the value of an `@argus.func` applied to single elements, such as the epilogue that the kernel calls."""
+    return _returned(context, helper, tuple(_value(context, a, axes) for a in args), {}, axes, span)
+
+
+def number(
+    context: Context, helper: Helper, args: tuple[Value, ...], keywords: Mapping[str, Value], span: Span
+) -> Tile:
+    """Return the number that an `@argus.func` gives inside an index, where it is computed from single elements."""
+    given = (*args, *keywords.values())
+    used = (e.axis for a in given if isinstance(a, Tile) for e in walk(a.expr) if isinstance(e, Coord))
+    named = any(isinstance(a, Specified) for a in given)
+    term = None if named else _returned(context, helper, args, keywords, max(used, default=-1) + 1, span)
+    if term is None or isinstance(term, (SpecOp, SpecReduce, SpecSoftmax)):
+        text = f"`{helper.function.name}` is called in an index, and computes it from sums or from several dtypes"
+        context.fail("bad-index", text, span, "compute an index from elements and sizes of one integer dtype")
+    return Tile((), term.dtype, term)
+
+
+def _returned(
+    context: Context, helper: Helper, args: tuple[Value, ...], keywords: Mapping[str, Value], axes: int, span: Span
+) -> SpecTerm:
+    """Return the term that a helper's body returns, given its arguments; `axes` bound variables are in scope."""
     function = helper.function
     if context.running(function):
         context.fail("recursive-function", f"`{function.name}` calls itself", span, "write it without")
-    given = bound(context, helper, tuple(_value(context, a, axes) for a in args), {}, span)
+    given = bound(context, helper, args, keywords, span)
     frame = Frame(function, context.depth, sizes=context.frame.sizes, quantified=True)
     with context.called(helper, frame, span):
         for parameter, value in given:

@@ -71,3 +71,36 @@ def test_a_parameter_of_an_inner_lambda_by_pages() -> None:
 def test_a_parameter_of_an_inner_lambda_that_indexes_nothing() -> None:
     with pytest.raises(SourceError, match="nothing says how far `j` ranges"):
         explicit("j % 7", PAGED)
+
+
+INDEXED = """
+import argus
+import argus.language as al
+
+@argus.func
+def last(n):
+    return SOURCE
+
+@argus.kernel
+def rows(x: al.Tensor[al.float32, "M 8"], count: al.Tensor[al.int32, "M"], out: al.Tensor[al.float32, "M"]):
+    M = x.shape[0]
+    al.requires(al.in_range(count, 0, 9))
+    al.spec(out, lambda i: x[i, last(count[i])])
+    i = al.grid(al.cdiv(M, 64)) * 64 + al.arange(64)
+    n = al.load(count[i], mask=i < M)
+    al.store(out[i], al.load(x[i, al.maximum(n - 1, 0)], mask=i < M), mask=i < M)
+"""
+
+
+def test_a_helper_inside_an_index() -> None:
+    assert compile.verify(explicit("al.maximum(n - 1, 0)", INDEXED)).verdict is Verdict.PROVED
+    assert compile.verify(explicit("al.maximum(n - 2, 0)", INDEXED)).verdict is Verdict.REFUTED
+    keyword = INDEXED.replace("last(count[i])", "last(n=count[i])")
+    assert compile.verify(explicit("al.maximum(n - 1, 0)", keyword)).verdict is Verdict.PROVED
+
+
+@pytest.mark.parametrize("sum", ["al.sum(lambda c: al.where(c < n, 1, 0), 8)", "n + n.to(al.int64)"])
+def test_a_helper_inside_an_index_that_is_no_number_of_one_dtype(sum: str) -> None:
+    with pytest.raises(SourceError, match="`last` is called in an index") as caught:
+        explicit(sum, INDEXED)
+    assert [(d.code, d.span.line) for d in caught.value.diagnostics] == [("bad-index", 13)]
