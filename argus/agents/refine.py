@@ -78,7 +78,7 @@ def refine(problem: Problem, model: Model, *, steps: int = STEPS, repairs: int =
 
 
 def _step(problem: Problem, model: Model, found: Refined, repairs: int) -> bool:
-    """Make one optimisation: a proposal, and repairs until it is proved. Return False if no text was accepted."""
+    """Ask for one optimisation, and for repairs while it is refused. Return True if a text was accepted."""
     talk = [Message(SYSTEM, TASK), Message(USER, question(problem, found.text))]
     for _ in range(repairs + 1):
         reply = model.reply(talk)

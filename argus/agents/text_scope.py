@@ -128,7 +128,7 @@ class Scope:
 
 
 def _of(item: Expression | Slice) -> tuple[Expression, ...]:
-    """Return the expressions of an index."""
+    """Return the expressions in one index of a subscript: up to three of a slice."""
     parts_ = (item.lower, item.upper, item.step) if isinstance(item, Slice) else (item,)
     return tuple(e for e in parts_ if e is not None)
 

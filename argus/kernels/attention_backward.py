@@ -262,8 +262,10 @@ def attention_backward(
     """Return the gradients of q, k and v, given those of `y, lse = attention(q, k, v, return_lse=True)`: `dy` and
     `dlse`.
 
-    `causal` and `scale` are those of `attention`, `window` that of `attention_with`. Without `dlse`, nothing depends on
-    the log-sum-exp. The results are in q's dtype, and the same in each run. Raises LaunchError.
+    `q`, `k` and `v` are those of `attention`. `dy` and `y` have the result's shape `[B, H, M, D]` and q's dtype, `lse`
+    and `dlse` are float32 `[B, H, M]`. `causal` and `scale` are those of `attention`, `window` that of
+    `attention_with`. Without `dlse`, nothing depends on the log-sum-exp. The results are in q's dtype, and the same in
+    each run. Raises LaunchError.
     """
     tensors = (dy, q, k, v, y, lse) if dlse is None else (dy, q, k, v, y, lse, dlse)
     results: tuple[torch.Tensor, torch.Tensor, torch.Tensor] = _backward(

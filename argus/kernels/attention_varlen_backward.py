@@ -238,8 +238,9 @@ def attention_varlen_backward(
     """Return the gradients of q, k and v, given those of `y, lse = attention_varlen(q, k, v, ..., return_lse=True)`:
     `dy` and `dlse`.
 
-    All other arguments are those of `attention_varlen`. Without `dlse`, nothing depends on the log-sum-exp. The results
-    are in q's dtype, and the same in each run. Raises LaunchError.
+    `dy` and `y` have the result's shape `[T, H, D]` and q's dtype, `lse` and `dlse` are float32 `[H, T]`. All other
+    arguments are those of `attention_varlen`. Without `dlse`, nothing depends on the log-sum-exp. The results are in
+    q's dtype, and the same in each run. Raises LaunchError.
     """
     given = (dy, q, k, v, cu_seqlens_q, cu_seqlens_k, y, lse)
     tensors = given if dlse is None else (*given, dlse)

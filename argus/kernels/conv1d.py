@@ -40,8 +40,8 @@ def convolved(
     TIMES: al.constexpr = 16,
     BLOCK: al.constexpr = 256,
 ):
-    """Compute `out[b, t, d] = activation(sum(weight[d, w] * x[b, t - W + 1 + w, d]) + bias[d])`; 0 before the first
-    time."""
+    """Compute `out[b, t, d] = activation(sum(weight[d, w] * x[b, t - W + 1 + w, d]) + bias[d])`. `x` counts as 0
+    at negative times."""
     B, T, D = x.shape
     if ACTIVATION is None:
         al.spec(out, lambda b, t, d: filtered(x, weight, b, t, d, W) + (0.0 if bias is None else bias[d]))

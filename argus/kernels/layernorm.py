@@ -291,10 +291,10 @@ def layernorm(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: fl
 def add_layernorm(
     x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor, eps: float = 1e-5
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """(layernorm(x + residual), x + residual), both in the dtype of `x` and `residual`. No gradient.
+    """Return `(layernorm(x + residual), x + residual)`, both in the shape and dtype of `x` and `residual`.
 
-    See `layernorm`; rows have at most 96 KiB, on sm_90a 192. The sum is normalised before it is rounded to its dtype.
-    Raises LaunchError.
+    `weight`, `bias` and the dtypes are those of `layernorm`. A row has at most 96 KiB, on sm_90a 192 KiB. The sum is
+    normalised before it is rounded to its dtype. No gradient. Raises LaunchError.
     """
     results: tuple[torch.Tensor, torch.Tensor] = _add_layernorm((x, residual, weight, bias), (eps,))
     return results

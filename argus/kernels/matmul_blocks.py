@@ -35,8 +35,11 @@ def quantize_blocks(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def rmsnorm_quantize(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return `quantize_blocks(rmsnorm(x, weight, eps))` in one launch, without rounding in between; `weight` `[N]` as
-    `x`."""
+    """Return `quantize_blocks(rmsnorm(x, weight, eps))` in one launch, without rounding in between.
+
+    `x` `[..., N]` and the results are those of `quantize_blocks`; `weight` is `[N]`, in x's dtype. No gradient. Raises
+    LaunchError.
+    """
     results: tuple[torch.Tensor, torch.Tensor] = _rmsnorm((x, weight), (float(eps),))
     return results
 

@@ -89,7 +89,8 @@ def matmul_int8(
 ) -> torch.Tensor:
     """Return the same product as `matmul_int4` for weights from 0 to 255. The default of all zeros is 128.
 
-    `group` is 16, 32, 64 or a multiple of 128.
+    All shapes and dtypes but that of `packed` are those of `matmul_int4`; `packed` is what `pack_weights` makes with
+    `bits=8`. `group` is 16, 32, 64 or a multiple of 128. Float32 arithmetic; no gradient. Raises LaunchError.
     """
     return _matmul(x, packed, scales, zeros, 8, group)
 

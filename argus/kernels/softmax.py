@@ -127,7 +127,8 @@ def softmax_long_rows(
 def softmax(x: torch.Tensor) -> torch.Tensor:
     """Softmax along the last dimension of a float32, float16 or bfloat16 tensor; float32 arithmetic. Differentiable.
 
-    Rows may be any distance apart. A row with a NaN, with +inf, or of -inf only gives NaN, as in PyTorch.
+    The result has the shape and dtype of `x`. Rows may be any distance apart. A row with a NaN, with +inf, or of -inf
+    only gives NaN, as in PyTorch.
     Raises LaunchError.
     """
     result: torch.Tensor = softmax_function((x,))

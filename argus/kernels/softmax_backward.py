@@ -98,8 +98,10 @@ def softmax_backward(dy: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 
 
 def log_softmax_backward(dy: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """Return the gradient of `x`, given `y`, the logarithm of the softmax of `x`, and y's gradient; see
-    `softmax_backward`."""
+    """Return the gradient of `x` in y's dtype, given `y`, the logarithm of the softmax of `x`, and y's gradient.
+
+    Shapes, dtypes and strides are those of `softmax_backward`. Raises LaunchError.
+    """
     result: torch.Tensor = _softmax_backward((dy, y), (), (True,))
     return result
 

@@ -93,11 +93,10 @@ def transpose_to_odd_rows(
 
 
 def transpose(x: torch.Tensor) -> torch.Tensor:
-    """Return the contiguous transpose of a float32, float16 or bfloat16 matrix. The matrix's rows may be any distance
-    apart.
+    """Return the contiguous transpose `[N, M]` of a float32, float16 or bfloat16 matrix `[M, N]`, in its dtype.
 
-    A view of `x` where that is contiguous already, as of a single row: PyTorch's `x.t().contiguous()` is one, too.
-    Raises LaunchError.
+    Rows may be any distance apart. If the transpose of `x` is contiguous already, the result is a view of `x`, as
+    PyTorch's `x.t().contiguous()` is. Raises LaunchError.
     """
     if x.ndim == 2 and (x.stride(0) == 1 or x.shape[0] == 1) and x.t().is_contiguous():
         return x.t()

@@ -13,10 +13,11 @@ from argus.layers.cache import PagedCache
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The sizes of a layer. With `experts`, the MLP is a mixture of that many experts of width `inner`, and each token
-    goes to `chosen` of them.
+    """The sizes of a layer, in elements: a token has `hidden`, a head has `features`, the MLP has `inner`.
 
-    `head_norm`: every head of queries and keys passes an RMSNorm before the rotary embedding.
+    There are `heads` heads of queries, and `shared_heads` of keys and values. With `experts`, the MLP is a mixture of
+    that many experts of width `inner`, and each token goes to `chosen` of them. `head_norm`: every head of queries and
+    keys passes an RMSNorm before the rotary embedding. `eps` is that of all norms.
     """
 
     hidden: int
@@ -35,7 +36,10 @@ def _weight(*shape: int) -> nn.Parameter:
 
 
 class Attention(nn.Module):
-    """Causal attention of `[B, T, hidden]`. The last product also adds the residual."""
+    """Causal attention of tokens `[B, T, hidden]`, of which the last product also adds the residual.
+
+    Tokens and weights have one dtype: float16 or bfloat16. Calls raise LaunchError for what does not fit.
+    """
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -91,7 +95,10 @@ class Attention(nn.Module):
 
 
 class GatedMLP(nn.Module):
-    """The MLP `down(silu(gate(x)) * up(x))`. One product computes `gate` and `up` together."""
+    """The MLP `down(silu(gate(x)) * up(x))` of tokens `[..., hidden]`. One product computes `gate` and `up` together.
+
+    Tokens and weights have one dtype: float16 or bfloat16. Calls raise LaunchError for what does not fit.
+    """
 
     def __init__(self, shape: Shape) -> None:
         super().__init__()
@@ -105,6 +112,9 @@ class GatedMLP(nn.Module):
 
 class Mixture(nn.Module):
     """A mixture of gated MLPs. Each token goes to `chosen` of them, weighted by the normalised softmax of its logits.
+
+    Tokens `[..., hidden]` and weights have one dtype: float16 or bfloat16. Calls raise LaunchError for what does not
+    fit.
     """
 
     def __init__(self, shape: Shape) -> None:

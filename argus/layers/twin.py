@@ -13,7 +13,7 @@ Weights = dict[str, torch.Tensor]
 
 
 def twin(layer: DecoderLayer, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
-    """Return `layer(x, cos, sin)` with the layer's weights in x's dtype."""
+    """Return `layer(x, cos, sin)`, `[B, T, hidden]`, computed by PyTorch with all weights in x's dtype."""
     weights = _weights(layer, x)
     q, k, v = _projected(layer, weights, x, cos, sin)
     found = F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=q.shape[1] != k.shape[1])
@@ -23,8 +23,11 @@ def twin(layer: DecoderLayer, x: torch.Tensor, cos: torch.Tensor, sin: torch.Ten
 def twin_step(
     layer: DecoderLayer, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, keys: torch.Tensor, values: torch.Tensor
 ) -> torch.Tensor:
-    """Return `layer.step` for sequences that all have `keys` and `values` `[B, heads, L, features]`; the last of them
-    are the new token's, and are written. `cos` and `sin` are `[B, features / 2]`."""
+    """Return `layer.step`, computed by PyTorch in x's dtype, for sequences of the same length L.
+
+    `keys` and `values` `[B, heads, L, features]`, in x's dtype, hold all tokens. Those of the new token, the last, are
+    written. `cos` and `sin` are `[B, features / 2]`.
+    """
     weights = _weights(layer, x)
     q, k, v = _projected(layer, weights, x, cos[:, None], sin[:, None])
     keys[:, :, -1:], values[:, :, -1:] = k, v

@@ -85,7 +85,11 @@ class JitKernel:
         return f"<p><b>{escape(self.__name__)}</b>({escape(given)})</p><pre>{escape(self.__doc__ or '')}</pre>"
 
     def __call__(self, *args: Any, **kwargs: Any) -> None:
-        """Launch the kernel on the declared grid."""
+        """Launch the kernel on the declared grid.
+
+        The arguments are the kernel's parameters, by position or by name, with their annotated shapes and dtypes, and
+        the options that the class describes. Their types are `Any` because each kernel declares its own parameters.
+        """
         # Written for few bytecodes. Keyword values are found by identity (sites keep them alive), because comparing
         # them would double the time.
         way = (None, len(args), *kwargs, *map(id, kwargs.values())) if kwargs else len(args)

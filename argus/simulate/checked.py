@@ -188,7 +188,7 @@ def read(block: Block, place: AccessCells, step: Step, *, warp: bool = False, as
 def write(
     block: Block, place: AccessCells, values: Array, step: Step, touch: Touch = Touch.WRITE, *, warp: bool = False
 ) -> None:
-    """Store `values[i]` in the cells of the elements `place.ok[i]`."""
+    """Store `values[i]` in the cell of element i, for each i where `place.ok[i]` is true."""
     at = np.flatnonzero(place.ok)
     cell = place.cell[at]
     if block.run.checks:

@@ -123,7 +123,8 @@ def examine(problem: Problem, text: str, best_us: float | None = None, *, build:
 
 
 def _insist_on_room() -> None:
-    """Raise `OSError` if the disk takes no temporary files: then a compiler that fails says nothing of the kernel."""
+    """Raise `OSError` if the disk is full: a compiler may then have failed for want of room, not because of the kernel.
+    """
     with tempfile.TemporaryFile() as file:
         file.write(bytes(_ROOM))
         file.flush()

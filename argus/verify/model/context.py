@@ -68,9 +68,10 @@ class Known:
 
     @cached_property
     def contents(self) -> Set:
-        """The declared facts about the numbers that every block loads. The model's sets do not contain these facts.
+        """The declared facts about the numbers that every block loads. The model's other sets do not contain them.
 
-        Those of a lean model describe one basic set each: a fact with several cases would multiply the pieces.
+        A lean model keeps only the facts that are one basic set each, because a fact with several cases would multiply
+        the pieces of sets.
         """
         found = []
         for fact in facts(self._kernel, self._uses):

@@ -119,7 +119,7 @@ class Model(Instances):
         ]
 
     def aliases(self, obj: str) -> list[str]:
-        """Other shared tiles whose bytes overlap those of `obj`."""
+        """Return the names of the other shared tiles whose bytes overlap those of `obj`."""
         if not self._spans:
             self._spans = {t.name: byte_span(t) for t in self.kernel.shared}
         if obj not in self._spans:

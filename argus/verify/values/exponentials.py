@@ -63,7 +63,7 @@ class Exponentials:
         self._instead: dict[Term, Term] = {}
 
     def summands(self, term: Term, path: UnionMap) -> list[Summand]:
-        """Return the summands of a term at the points of `path`, {root -> instance}, without those that are 0."""
+        """Return the summands of a term, without those that are 0. `path` maps points of the root to instances."""
         match term:
             case Via(along=along, term=inner):
                 return self.summands(inner, path.apply_range(along))
