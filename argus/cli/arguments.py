@@ -65,7 +65,7 @@ def size(text: str) -> tuple[str, int]:
 
 
 def acceptable(text: str) -> str:
-    """Return an error code that may be accepted while it is unknown."""
+    """Return `text`, the code of unknown findings that may be accepted. Raises ArgumentTypeError for any other text."""
     from argus.frontend.options import ACCEPTABLE, unacceptable
 
     if text not in ACCEPTABLE:

@@ -14,8 +14,8 @@ from argus.ir.types import int32
 
 
 def covers(call: CallSite) -> Value:
-    """Declare which elements of an output the kernel writes: `at(i, ...)` for all `i, ...` for which `where(i, ...)`
-    holds."""
+    """Declare which elements of an output the kernel writes: those at `at(i, ...)`, for all integers `i, ...` for which
+    `where(i, ...)` holds."""
     context, view = call.context, arguments.tensor_view(call, "output")
     context.require_top_level("what a kernel covers", call.span)
     tensor = view.obj

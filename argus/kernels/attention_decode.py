@@ -289,8 +289,11 @@ def in_parts(
 
 @lru_cache(maxsize=4096)
 def _span(pages: int, least: int, heads: int, programs: int) -> int:
-    """Return the pages of a part: as many as leave `programs` that run together an even share, where all sequences are
-    as long as they may be. Few numbers are tried, so that few kernels are built."""
+    """Return the number of pages in a part, at least `least`, such that all rounds of programs are nearly full.
+
+    `programs` run together, and sequences are taken to be as long as they may be. Only few numbers are tried, so that
+    few kernels are built.
+    """
     spans = [n << shift for shift in range(21) for n in ((1, 2, 3) if not shift else ()) + (4, 5, 6, 7)]
     spans = [n for n in spans if n >= least and n < 2 * max(pages, least)] or [least]
 

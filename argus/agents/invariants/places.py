@@ -1,4 +1,4 @@
-"""The places at which written elements are read again: the coordinates of the write, by those of the read."""
+"""Find the write of an element that is read: its coordinates, as functions of the coordinates of the read."""
 
 from __future__ import annotations
 

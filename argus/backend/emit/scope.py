@@ -103,7 +103,7 @@ class Writer:
 
     @property
     def waves(self) -> bool:
-        """True if warps are AMD's waves of 64 lanes, for which some functions exist alone."""
+        """True if warps are AMD's waves of 64 lanes: some device functions exist for these only."""
         return self.kernel.warp_size == 64
 
     def fragment(self, name: str) -> Fragment | None:

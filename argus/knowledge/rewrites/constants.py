@@ -32,7 +32,8 @@ def _scaled_warps(draft: Draft, factor: float) -> None:
 
 
 def _scaled(draft: Draft, names: tuple[str, ...], factor: float) -> None:
-    """Multiply the default of the first of these parameters that the kernel has."""
+    """Multiply the default of the first constexpr parameter of the kernel that is one of `names`, if it stays positive.
+    """
     for name, value in draft.constants().items():
         if name in names and isinstance(value, int) and int(value * factor) >= 1:
             draft.parameter(name, int(value * factor))

@@ -22,7 +22,8 @@ class _System:
     """A system of constraints during elimination.
 
     `equal`: rows that are 0. `least`: rows that are at least 0. `left`: the variables still to be eliminated.
-    `quotients`: variables with a definition. `divided`: rows with their divisors. `between`: (l, a, h, b) as above.
+    `quotients`: variables with a definition. `divided`: rows with their divisors. `between`: (l, a, h, b) of the
+    module's last case.
     """
 
     equal: list[Row]

@@ -1,9 +1,9 @@
 """Sums at places that an index tensor holds: what blocks add at `out[at[p], d]`.
 
 `al.spec(out, lambda t, d: al.sum(lambda p: al.where(at[p] == t, y[p, d], 0.0)))` adds each `y[p, d]` in row `at[p]`.
-So the blocks follow it if they contribute `y[p, d]` once for each p and d, in the row that `at[p]` says. If `at[p]` is
-no row of the output, nothing is specified, and the blocks may leave `y[p, d]` out. Elsewhere in the specification `t`
-is `at[p]`: `& (t != 0)` means `at[p] != 0`.
+The blocks therefore compute it if they add `y[p, d]` once for each p and d, in row `at[p]`. If the output has no row
+`at[p]`, nothing is specified, and the blocks may leave `y[p, d]` out. Elsewhere in the specification `t` is `at[p]`:
+`& (t != 0)` means `at[p] != 0`.
 """
 
 from __future__ import annotations

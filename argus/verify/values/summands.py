@@ -124,7 +124,8 @@ def hulls(relation: UnionMap) -> UnionMap:
 
 
 def one_image(relation: UnionMap) -> bool:
-    """Return True if the simple hulls of a relation have one image for each point; then the relation has, too."""
+    """Return True if the simple hulls of a relation have one image for each point: the relation then has one as well.
+    """
     return bool(hulls(relation).is_single_valued())
 
 
