@@ -50,7 +50,8 @@ def grant(monkeypatch: pytest.MonkeyPatch) -> None:
         return verify(explicit, *limit, **how)
 
     monkeypatch.setattr(compile, "verify", verdict)
-    monkeypatch.setenv("ARGUS_CACHE_DIR", f"{cache_directory()}-granted")
+    folder = str(cache_directory()).removesuffix("-granted")  # a process that such a test starts inherits it
+    monkeypatch.setenv("ARGUS_CACHE_DIR", f"{folder}-granted")
 
 
 @pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])

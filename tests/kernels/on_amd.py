@@ -1,4 +1,4 @@
-"""Calls of the library's functions as for tensors on an MI300X; prints the kernels that each loads, as JSON.
+"""Named calls of the library's functions as for tensors on an MI300X; prints the kernels that each loads, as JSON.
 
 A program of its own, because what it prepares must not stay in the process: tensors of the host stand for tensors of
 the device, and nothing is launched.
@@ -80,8 +80,8 @@ CALLS: dict[str, Callable[[], Any]] = {
 }
 
 
-def main() -> None:
-    """Make every call, and print the entry points that it loads, or the message that it ends with."""
+def main(names: list[str]) -> None:
+    """Make each of these calls, and print the entry points that it loads, or the message that it ends with."""
     seen: list[str] = []
 
     def load(built: Executable, _device: str) -> Loaded:
@@ -94,10 +94,10 @@ def main() -> None:
             vars(module)["target_of"] = lambda _device: "gfx942"
     vars(planner)["load"] = load
     found = {}
-    for name, call in CALLS.items():
+    for name in names:
         seen.clear()
         try:
-            call()
+            CALLS[name]()
             found[name] = list(seen)
         except ArgusError as error:
             found[name] = [error.diagnostics[0].message]
@@ -105,4 +105,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

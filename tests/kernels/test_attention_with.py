@@ -228,6 +228,7 @@ ADDED: dict[str, Any] = {"sinks": None, "slopes": None, "bias": None}
         ("sm_90a", ("sinks", "slopes", "bias"), HOPPER),
         ("sm_90a", (), {**HOPPER, "D": 192, "WIDTH": 192, "BLOCK_N": 96, "SCHEDULE": "turns"}),
         ("sm_80", ("sinks", "bias"), {**ELSEWHERE, "D": 64, "E": 64}),
+        *(("sm_80", (name,), {**ELSEWHERE, "D": 64, "E": 64}) for name in ADDED),
         ("gfx942", ("sinks", "slopes"), {**ELSEWHERE, "D": 64, "E": 64}),
     ],
 )
@@ -238,20 +239,21 @@ def test_what_is_added_is_proved(target: str, names: tuple[str, ...], constants:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("right", "wrong"),
+    ("name", "right", "wrong"),
     [
-        ("total = al.full((BLOCK_M,), 1.0, al.float32)", "total = al.full((BLOCK_M,), 2.0, al.float32)"),
-        ("al.load(sinks[head]) * (LOG2E / unit", "al.load(sinks[head]) * (1.0 / unit"),
-        ("(m0 + al.arange(BLOCK_M) + (N - M))[:, None]", "(m0 + al.arange(BLOCK_M) + N)[:, None]"),
-        ("bias[batch, head, m0 : m0 + BLOCK_M, first", "bias[batch, 0, m0 : m0 + BLOCK_M, first"),
+        ("sinks", "total = al.full((BLOCK_M,), 1.0, al.float32)", "total = al.full((BLOCK_M,), 2.0, al.float32)"),
+        ("sinks", "al.load(sinks[head]) * (LOG2E / unit", "al.load(sinks[head]) * (1.0 / unit"),
+        ("slopes", "(m0 + al.arange(BLOCK_M) + (N - M))[:, None]", "(m0 + al.arange(BLOCK_M) + N)[:, None]"),
+        ("bias", "bias[batch, head, m0 : m0 + BLOCK_M, first", "bias[batch, 0, m0 : m0 + BLOCK_M, first"),
     ],
 )
-def test_wrong_sums_are_not_proved(right: str, wrong: str) -> None:
+def test_wrong_sums_are_not_proved(name: str, right: str, wrong: str) -> None:
     """Twins of the kernel that `test_what_is_added_is_proved` accepts."""
     text, kernel = source_of("attention").text, source_of("attention_with").text
     assert text.count(right) == 1
     kernel = kernel[kernel.index("@argus.kernel") : kernel.index("def attention_with(")]
-    options = Options("sm_80", 4, {**ELSEWHERE, "D": 64, "E": 64})
+    absent = {other: None for other in ADDED if other != name}
+    options = Options("sm_80", 4, {**ELSEWHERE, "D": 64, "E": 64, **absent})
     report = prove(SourceFile("wrong.py", text.replace(right, wrong) + kernel), "attention_added", options)
     assert report.verdict is not Verdict.PROVED
 
