@@ -50,8 +50,7 @@ class Interpreted:
         pointers = [pointer for *_, pointer in self._arguments]
         storages = _storages([_number(d) for d, pointer in zip(data, pointers, strict=True) if pointer])
         passed = [
-            _argument(d, place, pointer, storages)
-            for d, (place, _, pointer) in zip(data, self._arguments, strict=True)
+            _argument(d, place, pointer, storages) for d, (place, _, pointer) in zip(data, self._arguments, strict=True)
         ]
         arrays = [_bytes(s) for s in storages]
         memory = launch(self._code, self._entry, grid, threads, [(a, True) for a in arrays], passed)
