@@ -23,15 +23,19 @@ _TARGET = "gfx942"
 _BLOCKS: dict[str, object] = {
     "ROWS": 64, "COLUMNS": 64, "STAGES": 2, "PRODUCERS": 0, "MULTIPLY": DTYPES["float16"],
 }  # fmt: skip
+_GRADIENTS: dict[str, object] = {"BLOCK": 64, "STEP": 16, "STAGES": 1}
 
 CONSTANTS: dict[str, dict[str, object]] = {
     "gemm": {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 32, "STAGES": 2, "PRODUCERS": 0},
     "attention_forward": {"BLOCK_M": 128, "BLOCK_N": 32, "STAGES": 2},
     "attention_added": {"BLOCK_M": 64, "BLOCK_N": 32, "STAGES": 2},
-    "attention_backward_keys": {"BLOCK": 64, "STEP": 16, "STAGES": 1},
+    "attention_backward_keys": _GRADIENTS,
+    "attention_backward_queries": _GRADIENTS,
     "attention_decode_rows": {"BLOCK": 32},
     "attention_eight_bits": {"BLOCK_M": 64, "BLOCK_N": 32, "MULTIPLY": DTYPES["float16"]},
     "attention_packed": {"BLOCK_M": 64, "BLOCK_N": 32},
+    "attention_packed_keys": _GRADIENTS,
+    "attention_packed_queries": _GRADIENTS,
     "softmax_held_rows": {"COPY": None},
     "rmsnorm_held_rows": {"COPY": None},
     "layernorm_held_rows": {"COPY": None},
@@ -44,7 +48,10 @@ CONSTANTS: dict[str, dict[str, object]] = {
 OTHERS = {"reduce_odd_rows", "transpose_to_odd_rows"}
 """Kernels that are never called on gfx942: they cut vectors, for which it has no instruction."""
 
-WARPS = {"attention_added": 4, "attention_eight_bits": 4, "attention_backward_keys": 4, "attention_decode_rows": 2}
+WARPS = dict.fromkeys(
+    ("attention_added", "attention_eight_bits", "attention_backward_keys", "attention_backward_queries",
+     "attention_packed_keys", "attention_packed_queries"), 4,
+) | {"attention_decode_rows": 2}  # fmt: skip
 """Of these, the kernels that the library calls with another number of warps than is their default."""
 
 ELSEWHERE = {"gemm_explicit", "gemm_hopper", "gemm_pingpong", "cluster_softmax"}

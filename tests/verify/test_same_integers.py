@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from argus.compile import ExplicitKernel, elaborate, lower
@@ -10,6 +12,7 @@ from argus.frontend import Options
 from argus.source import SourceFile
 from argus.verify import Report, verify
 from argus.verify.model.isl import isl
+from argus.verify.model.translator import NonAffine
 from argus.verify.values.bits import simplified
 from argus.verify.values.integers import added, function, scaled
 from argus.verify.values.terms import Apply, Index, Load, starts_at
@@ -215,3 +218,21 @@ def test_only_a_shift_by_no_bits_is_left_out(op: str) -> None:
     found = simplified(by["4"], path, kernel)
     assert isinstance(found, Apply) and found.args[0] is byte and starts_at(found.args[1], 4.0)
     assert simplified(by["i"], path, kernel) is by["i"]
+
+
+@pytest.mark.parametrize(("name", "verdict"), [("dropout", Verdict.PROVED), ("dropout_rejected", Verdict.REFUTED)])
+def test_random_numbers_have_terms_alone(name: str, verdict: Verdict) -> None:
+    """Each round uses the numbers of the round before twice and more, so their form would be 2^20 operations long."""
+    file = Path("examples", *(["rejected"] if "rejected" in name else []), "dropout.py")
+    source = SourceFile(str(file), file.read_text(encoding="utf-8"))
+    assert verify(lower(elaborate(source, name, Options("sm_80")), "sm_80")).verdict is verdict
+
+
+def test_an_integer_of_too_many_operations_has_no_form() -> None:
+    """A name is as long as all operations together, whether they are functions or additions."""
+    x = isl.UnionMap("{ S[i] -> data_x[i, 0] }")
+    for combined in (lambda a: function("xor", [a, a]), lambda a: added(a, a)):
+        found = combined(x)
+        with pytest.raises(NonAffine, match="too many operations"):
+            for _ in range(20):
+                found = combined(found)

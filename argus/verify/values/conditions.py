@@ -7,6 +7,7 @@ from functools import reduce
 from argus.ir.expr import Param
 from argus.verify.model.isl import UnionMap, UnionSet, empty_map, isl, map_parts
 from argus.verify.model.relations import Model
+from argus.verify.model.translator import NonAffine
 from argus.verify.values.integers import added, function, scaled
 from argus.verify.values.terms import Apply, Cases, Constant, Index, Load, Parameter, Term, Via, index_data
 
@@ -87,9 +88,12 @@ def _difference(model: Model, test: Term, path: UnionMap) -> tuple[str, UnionMap
     comparison = op.removesuffix(_OF_INTEGERS)
     if comparison in ("le", "lt"):
         left, right = right, left
-    difference = added(left, right, -1)
-    if comparison in ("gt", "lt"):
-        difference = added(difference, _number(difference.domain(), UnionSet("{ [1] }")), -1)
+    try:
+        difference = added(left, right, -1)
+        if comparison in ("gt", "lt"):
+            difference = added(difference, _number(difference.domain(), UnionSet("{ [1] }")), -1)
+    except NonAffine:
+        return None
     return comparison if comparison in ("eq", "ne") else "ge", difference
 
 
@@ -120,10 +124,20 @@ def integer(model: Model, term: Term, path: UnionMap) -> UnionMap | None:
 
 
 def _applied(model: Model, op: str, args: tuple[Term, ...], path: UnionMap) -> UnionMap | None:
-    found = [integer(model, each, path) for each in args]
-    operands = [each for each in found if each is not None]
-    if len(operands) < len(args):
+    operands: list[UnionMap] = []
+    for each in args:
+        found = integer(model, each, path)
+        if found is None:
+            return None  # at once: the other operands may be large
+        operands.append(found)
+    try:
+        return _computed(op, args, operands)
+    except NonAffine:
         return None
+
+
+def _computed(op: str, args: tuple[Term, ...], operands: list[UnionMap]) -> UnionMap:
+    """Return the image of an operation, given those of its operands."""
     match op, args:
         case (("add" | "sub"), _):
             return added(operands[0], operands[1], 1 if op == "add" else -1)

@@ -21,6 +21,10 @@ _SUM = "sum"
 _HEAD = re.compile(r"_(m?\d+)x(\d+)x(\d+)_")
 """What a tuple's name says of an atom before the atom's name: factor, number of operands, length of the name."""
 
+_LONGEST = 2000
+"""The most letters of a tuple. Its name spells an operation as often as it is used. So the names of numbers that are
+computed from each other again and again, such as random numbers, would have no end."""
+
 _Atom = tuple[int, str, list[str]]
 """A factor, the name of an atom, and the dimensions of its operands."""
 
@@ -29,7 +33,7 @@ def image_of(expr: Expr, leaf: Callable[[Expr], UnionMap | None]) -> UnionMap:
     """Return the image of an integer expression. `leaf` returns that of an affine expression or an element, and None
     for other expressions.
 
-    Raises `NonAffine` if an operand is no integer.
+    Raises `NonAffine` if an operand is no integer, and for an integer of too many operations.
     """
     known = leaf(expr)
     if known is not None:
@@ -55,7 +59,7 @@ def image_of(expr: Expr, leaf: Callable[[Expr], UnionMap | None]) -> UnionMap:
 
 
 def added(left: UnionMap, right: UnionMap, factor: int = 1) -> UnionMap:
-    """Return the image of `left + factor * right`."""
+    """Return the image of `left + factor * right`. Raises `NonAffine` for an integer of too many operations."""
 
     def both(one: str, here: list[str], other: str, there: list[str]) -> str:
         atoms = [*_atoms(one, here), *((n * factor, atom, dims) for n, atom, dims in _atoms(other, there))]
@@ -76,7 +80,7 @@ def scaled(image: UnionMap, factor: int) -> UnionMap:
 
 
 def function(op: str, operands: list[UnionMap]) -> UnionMap:
-    """Return the image of an uninterpreted function of integers."""
+    """Return the image of an uninterpreted function of integers. Raises `NonAffine` for one of too many operations."""
     result = operands[0]
     for number, operand in enumerate(operands[1:], 1):
         last = number == len(operands) - 1
@@ -99,7 +103,8 @@ def _of_one(op: str, operand: UnionMap) -> UnionMap:
     result = empty_map()
     for part in map_parts(operand):
         name, dims = _tuple(part.range(), "a")
-        text = f"{{ {name}[{', '.join(dims)}] -> {_function(op, name)}[{', '.join((*dims, '0'))}] }}"
+        image = _limited(f"{_function(op, name)}[{', '.join((*dims, '0'))}]")
+        text = f"{{ {name}[{', '.join(dims)}] -> {image} }}"
         result = result.union(part.to_union_map().apply_range(isl.UnionMap(text)))
     return result
 
@@ -115,9 +120,15 @@ def _combined(left: UnionMap, right: UnionMap, both: Callable[[str, list[str], s
         pair = part.range().unwrap()
         (one, here), (other, there) = _tuple(pair.domain(), "a"), _tuple(pair.range(), "b")
         source = f"[{one}[{', '.join(here)}] -> {other}[{', '.join(there)}]]"
-        step = isl.UnionMap(f"{{ {source} -> {both(one, here, other, there)} }}")
+        step = isl.UnionMap(f"{{ {source} -> {_limited(both(one, here, other, there))} }}")
         result = result.union(part.to_union_map().apply_range(step))
     return result
+
+
+def _limited(text: str) -> str:
+    if len(text) > _LONGEST:
+        raise NonAffine("an integer of too many operations")
+    return text
 
 
 def _tuple(points: isl.Set, prefix: str) -> tuple[str, list[str]]:
