@@ -39,7 +39,7 @@ check-alone:
 nightly: $(VENV)/test.stamp
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -rs -m nightly
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -q --prove-results tests/kernels tests/layers tests/torch
-	$(BIN)/python -m tests.verify.differential --count $(NIGHTLY_COUNT) --seed $(NIGHTLY_SEED) --emitted --jobs $(JOBS)
+	$(BIN)/python -m tests.verify.differential --count $(NIGHTLY_COUNT) --seed $(NIGHTLY_SEED) --emitted --again 20 --jobs $(JOBS)
 	$(BIN)/python -m benchmarks mutants --seed $(NIGHTLY_SEED) --jobs $(JOBS)
 	$(BIN)/python -m benchmarks trust --jobs $(JOBS)
 

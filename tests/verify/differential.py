@@ -7,8 +7,9 @@ A third of them depend on data, a tenth write cells twice in one statement, more
 No kernel that is proved may break a rule in the simulator, at any size and under any schedule tried, nor in any order
 of the events of small runs (`interleavings`); every refutation carries a replayed witness (the verifier itself demotes
 those that do not replay). With `--emitted`, the emitted text of what is proved is also run on the host, many kernels at
-a time, and has to end as the simulator does; so is that of as many kernels that compute (`tests.computations`). Prints
-a line for every disagreement, a table by family, and why kernels stay unknown.
+a time, and has to end as the simulator does; so is that of as many kernels that compute (`tests.computations`). With
+`--again N`, one kernel in N is also verified by the other engine and on no simpler form, and these answers have to
+agree. Prints a line for every disagreement, a table by family, and why kernels stay unknown.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ from tests import computations, indices
 from tests.backend.emitted import disagreements, drawn, trials, with_extremes
 from tests.strategies import kernels, mutations, sizes
 from tests.verify.interleavings import Unmodelled, explore
+from tests.verify.second_looks import Looks
 
 LIMIT_S = 30.0
 """Seconds of verification per kernel."""
@@ -76,6 +78,8 @@ class Tally:
     """Whether the texts of proved kernels are run."""
     launches: int = 0
     """Runs of emitted texts that were held against the simulator."""
+    looks: Looks = field(default_factory=Looks)
+    """Second looks at some of the kernels."""
     waiting: list[tuple[Kernel, str, list[dict[str, int]]]] = field(default_factory=list)
     """Proved kernels whose texts are still to be run, by which mutation they came, and their sizes."""
 
@@ -89,6 +93,7 @@ class Tally:
         self.undecided += other.undecided
         self.disagreements += other.disagreements
         self.launches += other.launches
+        self.looks.numbers += other.looks.numbers
 
     def total(self, column: str, *families: str) -> float:
         """A column's sum, over all families if none is named."""
@@ -150,6 +155,9 @@ def examine(kernel: Kernel, mutation: str, tried: list[dict[str, int]], tally: T
             _disagree(kernel, mutation, f"a refutation without a replayed witness: {diagnostic}", tally)
     if report.verdict is Verdict.UNKNOWN:
         _note_unknown(kernel, mutation, errors, tally)
+    if tally.looks.due(int(tally.total("kernels"))):
+        for text in tally.looks.look(kernel, report.verdict, LIMIT_S):
+            _disagree(kernel, mutation, text, tally)
     if report.verdict is Verdict.PROVED:
         _simulate(unite(kernel), mutation, tried, tally)
         if tally.emitted:
@@ -238,12 +246,13 @@ def run(
     progress: Callable[[Tally], None] = lambda tally: None,
     emitted: bool = False,
     seconds: float = inf,
+    again: int = 0,
 ) -> Tally:
     """Examines `count` cases drawn from the seed `number`, their emitted texts as well; tells `progress` after each.
 
-    After `seconds` no further case is drawn.
+    After `seconds` no further case is drawn. One kernel in `again` has a second look.
     """
-    tally, end = Tally(emitted=emitted), time.monotonic() + seconds
+    tally, end = Tally(emitted=emitted, looks=Looks(again)), time.monotonic() + seconds
 
     @seed(number)
     @settings(
@@ -281,14 +290,15 @@ def run_in_processes(options: argparse.Namespace) -> Tally:
     """The same in `jobs` processes, each with a seed of its own."""
     tally, seeds = Tally(), range(options.seed * _SEEDS, options.seed * _SEEDS + options.jobs)
     with ProcessPoolExecutor(options.jobs, get_context("spawn")) as pool:
-        each = partial(_job, -(-options.count // options.jobs), emitted=options.emitted, seconds=options.seconds)
+        count, more = -(-options.count // options.jobs), {"seconds": options.seconds, "again": options.again}
+        each = partial(_job, count, emitted=options.emitted, **more)
         for found in pool.map(each, seeds):
             tally.add(found)
     return tally
 
 
-def _job(count: int, number: int, emitted: bool, seconds: float) -> Tally:
-    return run(count, number, _show(_EVERY, f"{number}: "), emitted, seconds)
+def _job(count: int, number: int, emitted: bool, seconds: float, again: int) -> Tally:
+    return run(count, number, _show(_EVERY, f"{number}: "), emitted, seconds, again)
 
 
 _EVERY = 100
@@ -322,16 +332,20 @@ def main() -> int:
     parser.add_argument("--examples", action="store_true", help="print a kernel for each reason of unknown")
     parser.add_argument("--jobs", type=int, default=1, help="processes, each with a seed of its own")
     parser.add_argument("--seconds", type=float, default=inf, metavar="S", help="draw no more kernels after so long")
+    again = "ask the other engine about one kernel in N, and prove it on no simpler form"
+    parser.add_argument("--again", type=int, default=0, metavar="N", help=again)
     options = parser.parse_args()
     if options.jobs > 1:
         tally = run_in_processes(options)
     else:
         progress = _show(max(1, min(500, options.count // 10)))
-        tally = run(options.count, options.seed, progress, options.emitted, options.seconds)
+        tally = run(options.count, options.seed, progress, options.emitted, options.seconds, options.again)
     print(f"seed {options.seed}, count {options.count}, jobs {options.jobs}")
     print("\n".join(tally.table()))
     if options.emitted:
         print(f"launches of emitted texts: {tally.launches}")
+    if options.again:
+        print(tally.looks.line())
     if options.examples:
         for (family, code, _), text in sorted(tally.examples.items()):
             print(f"\n{family}: {code}: {text}")
