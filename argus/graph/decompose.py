@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from argus.graph import adding
 from argus.graph.convolved import convolution
 from argus.graph.decompose_products import added_product, batched_product, product
 from argus.graph.encoder import encoder_layer
@@ -276,6 +277,8 @@ OWN: dict[Any, Callable[..., Any]] = {
     aten._transformer_encoder_layer_fwd.default: encoder_layer,
     aten.as_strided.default: _restrided,
     aten.embedding_dense_backward.default: _embedding_gradient,
+    aten.index_put.default: adding.index_put,
+    aten.scatter_add.default: adding.scatter_add,
     aten.any.default: _any,
     aten.any.dim: _any,
     aten.any.dims: _any,

@@ -57,6 +57,20 @@ CASES: dict[str, Callable[[], None]] = {
         [2, 2], [1, 1], [1, 2], False, [0, 0], 1, [True] * 3),
     "rows of an embedding, one of which pads": lambda: agree(
         aten.embedding_dense_backward.default, image(6, 5), torch.tensor([1, 2, 2, 0, 6, 1]), 7, 2, False),
+    "rows added at places": lambda: agree(
+        aten.index_put.default, image(4, 6, 5), [None, torch.tensor([[1, -1], [1, 0]])], image(4, 2, 2, 5), True),
+    "one row added at places": lambda: agree(
+        aten.index_put.default, image(6, 5), [torch.tensor([1, -1, 1])], image(5), True),
+    "places of two tensors": lambda: agree(
+        aten.index_put.default, image(4, 3, 5), [None, torch.tensor([[0], [-1]]), torch.tensor([2, 2, 4])],
+        image(4, 2, 3), True),
+    "places of two tensors apart": lambda: agree(
+        aten.index_put.default, image(4, 3, 5), [torch.tensor([0, -1, 0]), None, torch.tensor([2, 2, 2])],
+        image(3, 3), True),
+    "rows scattered": lambda: agree(
+        aten.scatter_add.default, image(4, 5), 0, torch.tensor([[3], [0], [3]]).expand(3, 5), image(6, 5)),
+    "columns scattered": lambda: agree(
+        aten.scatter_add.default, image(4, 5), -1, torch.tensor([4, 0]).expand(4, 2), image(4, 2)),
     "an encoder layer": lambda: agree(
         aten._transformer_encoder_layer_fwd.default, image(2, 3, 8), 8, 2, image(24, 8), image(24), image(8, 8),
         image(8), False, True, 1e-5, *(image(8) for _ in range(4)), image(12, 8), image(12), image(8, 12), image(8)),
@@ -159,6 +173,11 @@ def test_decomposition(case: str) -> None:
     "use",
     [
         lambda: stays(aten.sum.dim_IntList, image(4096, 4096), [1]),
+        lambda: stays(aten.scatter_add.default, image(4), 0, torch.tensor([3, 0, 3]), image(3)),
+        lambda: stays(aten.scatter_add.default, image(4, 2), 0, torch.tensor([[3, 0]]), image(1, 2)),
+        lambda: stays(aten.index_put.default, image(6), [torch.tensor([1, -1, 1])], image(3), True),
+        lambda: stays(aten.index_put.default, image(6, 5), [torch.tensor([1, 2])], image(2, 5)),
+        lambda: stays(aten.index_put.default, image(2, 5), [torch.tensor([True, False])], image(5), True),
         lambda: stays(aten.sum.dim_IntList, image(64, 64), [0]),
         lambda: stays(aten.sum.default, torch.ones(10**5, dtype=torch.int64)),
         lambda: stays(aten.var_mean.correction, image(600, 4096), [1]),

@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from tests.graph.compiled import left, same  # noqa: E402
+from tests.graph.compiled import left, same, taken  # noqa: E402
 
 F = torch.nn.functional
 x, y = torch.randn(3, 4, 5), torch.randn(3, 2, 5)
@@ -28,6 +28,11 @@ CASES: dict[str, tuple[Callable[..., Any], Any]] = {
     "triangle": (lambda a: torch.tril(a * 2, -1) + 1, (x,)),
     "triangle of a product": (lambda a, b: torch.triu(a @ b), (torch.randn(9, 5), torch.randn(5, 12))),
     "triangle of a number": (lambda a: torch.where(torch.ones(4, 5, dtype=torch.bool).tril(), a, 0.0), (x,)),
+    "index": (lambda a, i: a[:, i] * 2, (x, torch.tensor([[3, -1], [0, -4]]))),
+    "slice scatter": (lambda a, b: a.slice_scatter(b, 1, 1, 3) * 2, (x, y)),
+    "slice scatter with steps": (lambda a, b: a.slice_scatter(b, 1, 1, None, 2) * 2, (x, y)),
+    "select scatter": (lambda a, b: a.select_scatter(b, 1, -1) * 2, (x, y[:, 0].contiguous())),
+    "rows scattered": (lambda a, i, b: a.scatter_add(0, i[:, None].expand(-1, 5), b), (x[0], places[0], x[1, :3])),
     "index_select": (lambda a, i: a.index_select(1, i) * 2, (x, torch.tensor([3, 1]))),
 }
 
@@ -40,6 +45,28 @@ def test_indexed_with_what_follows(case: str) -> None:
     assert {row["verdict"] for row in report.rows} == {"proved"}
 
 
+def test_rows_are_added_by_a_proved_kernel_and_places_by_pytorch() -> None:
+    at = torch.tensor([-1, 0, -1])
+    report = same(lambda a, i, b: a.index_put((i,), b, True), x, at, torch.randn(3, 4, 5))
+    assert "embedding_dense_backward" in taken(report)
+    assert left(report) == ["add.Tensor", "where.self"]
+
+
+def test_places_of_two_tensors_are_left() -> None:
+    report = same(lambda a, i: a[i, i] * 2, x, torch.tensor([2, -1]))
+    assert left(report) == ["index.Tensor"]
+
+
+def test_elements_that_are_added_one_by_one_are_left() -> None:
+    report = same(lambda a, i, b: a.scatter_add(1, i, b) * 2, x[0], places[:, :2], y[0])
+    assert left(report) == ["scatter_add.default"]
+
+
+def test_elements_that_replace_others_are_left() -> None:
+    report = same(lambda a, i, b: a.index_put((i,), b) * 2, x, torch.tensor([2, 0]), y[:2, :1])
+    assert left(report) == ["index_put.default"]
+
+
 def test_a_place_that_there_is_not_is_seen() -> None:
     from tests.graph.compiled import compiled
 
@@ -47,6 +74,9 @@ def test_a_place_that_there_is_not_is_seen() -> None:
     found = call(torch.randn(3, 6), torch.tensor([1, 3]))
     assert found[0].isfinite().all()
     assert found[1].isnan().all()
+    call, _ = compiled(lambda w, i: w[i] + 1, dynamic=False)
+    found = call(torch.randn(3, 6), torch.tensor([-3, -4, 2, 3]))
+    assert found.isnan().all(1).tolist() == [False, True, False, True]
 
 
 def test_integers_at_places_of_a_tensor_are_left() -> None:

@@ -42,7 +42,7 @@ def meanings(op: Any, *args: Any, **kwargs: Any) -> tuple[tuple[Any, ...], tuple
     tensors: dict[object, Any] = {}
 
     def operand(value: Any) -> Any:
-        if isinstance(value, (list, tuple)) and value and isinstance(value[0], torch.Tensor):
+        if isinstance(value, (list, tuple)) and any(isinstance(v, torch.Tensor) for v in value):
             return [operand(v) for v in value]
         if not isinstance(value, torch.Tensor):
             return value
@@ -294,6 +294,13 @@ CASES: dict[str, Callable[[], None]] = {
     "embedding": lambda: agree(aten.embedding.default, x, torch.tensor([[2, 0], [1, 1]])),
     "index_select": lambda: agree(aten.index_select.default, cube, 1, places),
     "gather": lambda: agree(aten.gather.default, x, 1, torch.tensor([[3, 0], [1, 1], [2, 2]])),
+    "index": lambda: agree(aten.index.Tensor, cube, [None, torch.tensor([[2, -1], [0, -3]])]),
+    "index of the last": lambda: agree(aten.index.Tensor, x, [None, places]),
+    "slice scatter": lambda: agree(aten.slice_scatter.default, cube, tensor(2, 3, 2), 2, 1, -1),
+    "slice scatter with steps": lambda: agree(aten.slice_scatter.default, cube, tensor(2, 2, 4), 1, 0, 9, 2),
+    "slice scatter of all": lambda: agree(aten.slice_scatter.default, x, tensor(3, 4, seed=1)),
+    "slice scatter of another dtype": lambda: agree(aten.slice_scatter.default, half, tensor(1, 4), 0, 1, 2),
+    "select scatter": lambda: agree(aten.select_scatter.default, cube, tensor(2, 4), 1, -1),
     "average": lambda: agree(aten.avg_pool2d.default, image, [3, 2], [2, 1], [1, 0]),
     "average square": lambda: agree(aten.avg_pool2d.default, image, [2]),
     "average divided": lambda: agree(aten.avg_pool2d.default, image, [2, 2], [1, 1], [0, 0], False, True, 3),

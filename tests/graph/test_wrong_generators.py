@@ -60,7 +60,20 @@ def project(x: Any, w: Any) -> Any:
     return x @ x.T.contiguous() * 0.5
 
 
+AT = torch.tensor([-1, 3, -40])
+
+
+def rows_at(x: Any, w: Any) -> Any:
+    return x[AT] + w
+
+
+def a_part(x: Any, w: Any) -> Any:
+    return F.pad(x, (0, 7)).slice_scatter(w.expand(40, -1), 1, 7) * 2.0
+
+
 CASES = {
+    "a place that does not wrap": (rows_at, replacing("% 40", "* 0 + 39")),
+    "a part at another place": (a_part, replacing("- 7", "- 6")),
     "a mask of a sum": (norm, replacing("al.where(inside, v3 * v3, 0.0)", "v3 * v3")),
     "padding that counts": (scores, replacing("0.0), axis=1", "1.0), axis=1")),
     "a wrong constant": (norm, replacing("0.001", "0.01")),
@@ -75,6 +88,7 @@ CASES = {
     "one term too few": (project, replacing("range(0, C)", "range(1, C)")),
     "the other factor's row": (project, replacing("x1[c, b]", "x1[c, a]")),
 }
+TWINS = [norm, scores, chain, columns, project, rows_at, a_part]
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -87,7 +101,7 @@ def test_what_a_wrong_generator_makes_is_not_taken(case: str) -> None:
     assert wrong and all(row["reason"] for row in wrong)
 
 
-@pytest.mark.parametrize("model", [norm, scores, chain, columns, project], ids=lambda m: m.__name__)
+@pytest.mark.parametrize("model", TWINS, ids=lambda m: m.__name__)
 def test_the_twins_are_taken(model: Any) -> None:
     report = same(model, torch.randn(40, 33), torch.randn(33), tolerance=1e-4)
     assert taken(report) and all(row["verdict"] == "proved" for row in report.rows)
