@@ -81,7 +81,7 @@ def _packed(x: Any, weight: Any, bias: Any, channels: int, filters: int, *rest: 
 
 
 def _boxes(x: Any, channels: int) -> bool:
-    """Return True if the channels of a place are whole vectors, and enough for a row of a tile."""
+    """Return True if a pixel has at least `_VECTOR` channels, which fill whole vectors of 16 bytes."""
     return channels >= _VECTOR and int(channels * x.dtype.itemsize) % 16 == 0
 
 

@@ -1,9 +1,10 @@
 """Experts' results for tokens that are routed already, summed up by the tokens' weights, and their gradients.
 
-Nothing asks the device for a number: which rows go to which expert is counted, placed and cut into tiles there
-(`argus.kernels.dispatch`), grids depend on sizes alone, and the products (`argus.kernels.experts`) load what they need.
-So a mixture is a fixed list of launches, which a CUDA graph records, and results are the same bits in each run. Where
-gradients are wanted, the rows before the activation are kept; `argus.kernels.experts_backward` says for what.
+The host reads no number from the device. The device itself counts the rows of each expert, places them and cuts them
+into tiles (`argus.kernels.dispatch`); grids depend only on sizes, and the products (`argus.kernels.experts`) load the
+numbers that they need. A mixture is therefore a fixed list of launches, which a CUDA graph can record, and its results
+have the same bits in each run. If gradients are needed, the rows before the activation are kept for
+`argus.kernels.experts_backward`.
 """
 
 from __future__ import annotations

@@ -126,7 +126,7 @@ def rmsnorm_long_rows(
 def rmsnorm(x: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6) -> torch.Tensor:
     """RMSNorm along the last dimension, scaled by `weight` `[N]`, in x's dtype; float32 arithmetic. Differentiable.
 
-    `x` and `weight` are of float32, float16 or bfloat16, each its own; rows may be any distance apart.
+    `x` and `weight` are float32, float16 or bfloat16, and may differ in dtype; rows may be any distance apart.
     Raises LaunchError.
     """
     result: torch.Tensor = rmsnorm_function((x, weight), (eps,))

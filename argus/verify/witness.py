@@ -122,7 +122,7 @@ def _enlarged(kernel: Kernel, finding: Finding) -> Iterator[FailurePlace]:
 def to_diagnostic(replays: Replays, finding: Finding, place: FailurePlace | None = None) -> Diagnostic:
     """Convert a finding to a diagnostic. A refutation gets its witness, replayed at `place` or else at its own place.
 
-    It becomes unknown if the replay does not confirm it, or takes more than the replays' work.
+    A refutation becomes unknown if the replay does not confirm it, or if the work for replays is used up.
     """
     plain = Diagnostic(
         finding.code,

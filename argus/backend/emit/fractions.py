@@ -92,7 +92,7 @@ def _equal(expr: Expr, domain: Domain) -> bool:
 
 
 def emit_fractions(stmt: Map, found: Fractions, writer: Writer) -> None:
-    """Emit the conversion, pair by pair."""
+    """Emit a conversion that `found` describes: one call for each pair of numbers."""
     for each in found.domain.iterations([stmt.dst, *reads(stmt.value)]):
         printer = Printer(writer, each)
         word, place, less = (printer.text(e) for e in (found.word, found.place, found.less))

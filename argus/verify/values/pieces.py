@@ -68,7 +68,7 @@ def _apart(sets: list[UnionSet]) -> list[UnionSet]:
 
 
 def _joined(pieces: list[Piece], more: Piece) -> list[Piece]:
-    """Return the pieces after another piece is added."""
+    """Return disjoint pieces: `pieces` with `more` added, whose numbers are added up where both have points."""
     parts, rest = [], more.points
     for piece in pieces:
         parts += [piece + more, replace(piece, points=piece.points.subtract(more.points))]

@@ -88,8 +88,11 @@ class TagAnalysis:
         return accumulate(base, collected, domain) if collected else base
 
     def _reading(self, site: Site, number: int) -> UnionSet:
-        """Return the instances at which an access runs. For inexact cells they come from the domain and the mask: the
-        relation to cells lacks instances at which the tensor's extent leaves no cell for index data to name."""
+        """Return the instances at which an access runs: those that the relation to cells has, if it is exact.
+
+        An inexact relation lacks instances whose index data names no cell within the tensor. Then the domain and the
+        mask give the instances, if both are exact.
+        """
         relation, cells = (*site.accesses, *site.tag_reads)[number], self.model.cells(site, number)
         domain, exact, _ = self.model.domain(site)
         if not cells.exact and exact:
