@@ -12,7 +12,9 @@ from argus.diagnostic import Verdict
 from argus.frontend import Options
 from argus.source import SourceFile
 from argus.verify.model.isl import IslError, charge, isl, limited
+from argus.verify.model.relations import Model
 from argus.verify.model.solver import Solver
+from argus.verify.questions import Questions
 from argus.verify.verify import REPLAY
 from argus.work import LIMIT_S, MOST_SECONDS, STEPS_PER_SECOND, Work
 from tests.verify.test_covers import CACHE
@@ -139,3 +141,20 @@ def test_one_answer_takes_one_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     spenders.clear()
     assert verify(kernel, 0.0).verdict is Verdict.UNKNOWN
     assert len(spenders) <= 2 and sum(steps for _, steps in spenders.values()) <= 2 * REPLAY
+
+
+def test_a_question_that_is_asked_again_takes_less_work() -> None:
+    """Terms and what they load are known from the first time, also if its limit ended it."""
+    kernel = lower(elaborate(SourceFile("cache.py", CACHE), "kernel", Options()), "sm_80")
+    questions, taken = Questions(Model(kernel)), list[int]()
+    for _ in range(2):
+        work = Work.of_seconds(10.0)
+        with limited(work):
+            assert questions.values() == []
+        taken.append(Work.of_seconds(10.0).left - work.left)
+    first, again = taken
+    assert again < first
+    interrupted, work = Questions(Model(kernel)), Work(first - again)
+    with pytest.raises(IslError), limited(work):
+        interrupted.values()
+    assert interrupted.values() == []

@@ -12,6 +12,7 @@ from argus.ir.expr import OPERATORS
 from argus.verify.model.isl import UnionMap, UnionSet
 from argus.verify.model.translator import NonAffine
 from argus.verify.values.conditions import Conditions
+from argus.verify.values.contributions import Loads
 from argus.verify.values.extrema import without_high_places
 from argus.verify.values.functions import FLIPPED, Compared, compared, described
 from argus.verify.values.pieces import CANCELLED, Group
@@ -27,8 +28,8 @@ from argus.verify.values.terms import Again, Apply, Choice, Constant, Recurrence
 class Atoms(Products):
     """Compares applications of operators and choices."""
 
-    def __init__(self, builder: TermBuilder) -> None:
-        super().__init__(builder)
+    def __init__(self, builder: TermBuilder, loads: Loads | None = None) -> None:
+        super().__init__(builder, loads)
         self._conditions = Conditions(builder.model)
 
     def operands(self, op: str, mine: Term, wanted: Term, scope: Scope) -> None:

@@ -20,6 +20,7 @@ from argus.verify.model.isl import UnionMap, UnionSet, empty_set, explicit, merg
 from argus.verify.model.translator import NonAffine
 from argus.verify.values.atoms import Atoms
 from argus.verify.values.bits import BITS, simplified
+from argus.verify.values.contributions import Loads
 from argus.verify.values.elementwise import Leaves, Parted, elementwise
 from argus.verify.values.functions import described
 from argus.verify.values.linear import EmptyRow
@@ -46,8 +47,9 @@ class _Matched:
 class Comparison(Atoms):
     """Compares terms, and remembers the result of each comparison."""
 
-    def __init__(self, builder: TermBuilder) -> None:
-        super().__init__(builder)
+    def __init__(self, builder: TermBuilder, loads: Loads | None = None) -> None:
+        """Create a comparison. `loads`: the loads in the builder's terms that are already known."""
+        super().__init__(builder, loads)
         self._odd: set[tuple[Term, Term]] = set()
         """Pairs of terms that are not known to be equal functions of elements."""
         stated = (p.cond for p in builder.model.kernel.preconditions if isinstance(p, (Requires, Assume)))

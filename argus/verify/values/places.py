@@ -26,8 +26,8 @@ class Places:
     """Finds instances of two terms, or points of two products, that load the same cells. Whether the terms are equal is
     decided elsewhere."""
 
-    def __init__(self) -> None:
-        self._loads = Loads()
+    def __init__(self, loads: Loads | None = None) -> None:
+        self._loads = Loads() if loads is None else loads
         self._reads: dict[tuple[int, bool], tuple[Summand, list[tuple[str, Coordinates]]]] = {}
 
     def of_terms(self, mine: Term, wanted: Term, every: UnionMap) -> Iterator[UnionMap]:

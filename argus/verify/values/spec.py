@@ -20,7 +20,7 @@ from argus.verify.model.relations import Model
 from argus.verify.model.translator import NonAffine
 from argus.verify.values.accumulated import accumulated
 from argus.verify.values.compare import Comparison
-from argus.verify.values.data_flow import DataFlow
+from argus.verify.values.contributions import Loads
 from argus.verify.values.scope import Mismatch, Scope
 from argus.verify.values.stated import ROOT, Stated
 from argus.verify.values.term_builder import TermBuilder
@@ -28,11 +28,11 @@ from argus.verify.values.terms import Term, Via
 from argus.verify.values.zero import Emptiness, dividing, where_zero
 
 
-def check(data: DataFlow) -> list[Finding]:
+def check(builder: TermBuilder, loads: Loads) -> list[Finding]:
     """Return the findings of every `spec`, at most one per store."""
-    builder, findings = TermBuilder(data), []
-    comparison, stated = Comparison(builder), Stated(builder)
-    for site in data.model.sites:
+    findings: list[Finding] = []
+    comparison, stated = Comparison(builder, loads), Stated(builder)
+    for site in builder.model.sites:
         if isinstance(site.stmt, Spec):
             findings += _stores(comparison, stated, site.stmt)
     return findings
