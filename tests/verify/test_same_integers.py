@@ -236,3 +236,31 @@ def test_an_integer_of_too_many_operations_has_no_form() -> None:
         with pytest.raises(NonAffine, match="too many operations"):
             for _ in range(20):
                 found = combined(found)
+
+
+COUNTED = """
+import argus.language as al
+
+@argus.kernel
+def counted(x: al.Tensor[al.float32, "N"], low: al.Tensor[al.int32, "N"], out: al.Tensor[al.float32, "M"]):
+    N, M = x.shape[0], out.shape[0]
+    al.requires((N < 2**20) & (M < 2**20))
+    al.spec(out, lambda m: al.sum(lambda n: al.where((low[n] <= m) & (n >= 3), x[n], 0.0)))
+    m = al.grid(al.cdiv(M, 32)) * 32 + al.arange(32)
+    acc = al.zeros((32,), al.float32)
+    for n0 in range(0, N, 32):
+        n = n0 + al.arange(32)
+        v, begin = al.load(x[n], mask=n < N), al.load(low[n], mask=n < N)
+        own = (n < N)[None, :] & (begin[None, :] <= m[:, None]) & (n >= 3)[None, :]
+        acc += al.sum(al.where(own, v[None, :], 0.0), axis=1)
+    al.store(out[m], acc, mask=m < M)
+"""
+OWN = "(n < N)[None, :] & (begin[None, :] <= m[:, None]) & (n >= 3)[None, :]"
+
+
+@pytest.mark.parametrize("text", [COUNTED, COUNTED.replace("where(own", f"where({OWN}")], ids=["named", "inline"])
+def test_a_mask_may_have_a_name(text: str) -> None:
+    """The mask has conditions on indices and on data, which count apart whether the mask has a name or not."""
+    assert report(text).verdict is Verdict.PROVED
+    for before, after in (("(n >= 3)[None", "(n >= 2)[None"), ("begin[None, :] <= m", "begin[None, :] < m")):
+        assert report(text.replace(before, after)).verdict is Verdict.REFUTED
