@@ -446,12 +446,20 @@ def atomic_add(view: View, value: Tile, mask: Tile | None = None, boundary_check
 
 @_kernel_only
 def atomic_max(view: View, value: Tile, mask: Tile | None = None, boundary_check: Shape = ()) -> None:
-    """Update a view of a tensor by an atomic maximum: of integers, and of float16 and bfloat16 as `atomic_add`."""
+    """Update a view of a tensor by an atomic maximum (relaxed order, device scope).
+
+    The dtypes are int32 and int64, and also float16 and bfloat16 if the copy engine does the update, as for
+    `atomic_add`.
+    """
 
 
 @_kernel_only
 def atomic_min(view: View, value: Tile, mask: Tile | None = None, boundary_check: Shape = ()) -> None:
-    """Update a view of a tensor by an atomic minimum: of integers, and of float16 and bfloat16 as `atomic_add`."""
+    """Update a view of a tensor by an atomic minimum (relaxed order, device scope).
+
+    The dtypes are int32 and int64, and also float16 and bfloat16 if the copy engine does the update, as for
+    `atomic_add`.
+    """
 
 
 # ---------------------------------------------------------------------------- elementwise
