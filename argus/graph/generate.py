@@ -214,7 +214,7 @@ class Emitter:
     def prepare(self, value: Value) -> None:
         """Emit the values of the block that a value needs: tensors that are not reduced, and reductions, each in its
         own pass."""
-        if capture.is_constant(value[0]):
+        if capture.is_constant(value[0]) or meta_of(value) is None:  # A value that is no tensor is a size.
             return
         if value not in self.group.space:
             param = self.param(value)

@@ -92,6 +92,20 @@ def test_a_models_gradients_are_those_of_proved_kernels() -> None:
     assert not left(same_gradients(Image(), torch.randn(2, 3, 11, 10)))
 
 
+def test_gradients_of_a_batch_whose_size_is_known_only_when_it_runs() -> None:
+    torch._dynamo.reset()
+    model = nn.Sequential(nn.Linear(8, 5), nn.LayerNorm(5))
+    x = torch.randn(7, 3, 8)
+
+    def loss(x: Any) -> Any:
+        return (model(x) ** 2).mean()
+
+    call = torch.compile(loss, backend=Backend(survey=Survey("cpu", prove=False)), dynamic=True)
+    wanted = torch.autograd.grad(loss(x), list(model.parameters()))
+    found = torch.autograd.grad(call(x), list(model.parameters()))
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+
+
 def test_no_gradient_of_a_convolution_is_left() -> None:
     torch._dynamo.reset()
     backend = Backend(survey=Survey("sm_90a", prove=False))
