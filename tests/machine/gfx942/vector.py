@@ -84,11 +84,13 @@ def _source(kind: str, at: int, number: int, operands: Operands, encoding: str) 
 
 
 def _ending(results: str, operands: Operands, function: Any) -> Any:
-    """Apply the modifiers of a result: a factor, and the range from 0 to 1."""
+    """Apply the modifiers of a result: a factor, and the range from 0 to 1, or that of an unsigned integer."""
     modifiers = operands.modifiers
     factor = next((f for name, f in _SCALES.items() if modifiers.get(name[:3]) == name[4:]), None)
     if factor is None and "clamp" not in modifiers:
         return function
+    if results == "u" and factor is None:
+        return lambda *values: np.clip(function(*(v.astype(np.int64) for v in values)), 0, 2**32 - 1).astype(np.uint32)
     if results not in ("f", "F"):
         raise NotImplementedError(f"modifiers of a result of kind {results}: {modifiers}")
     high = np.float32(1) if "clamp" in modifiers else np.float32(np.inf)
