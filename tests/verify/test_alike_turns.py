@@ -58,7 +58,7 @@ def edited(*pairs: tuple[str, str]) -> str:
 
 WRONG = {
     "nobody has the first turn": (edited((FIRST, "      programs")), "deadlock"),
-    "the first turn comes in each program": (edited((FIRST + " {\n", "      programs {\n" + BACK)), "phase-overrun"),
+    "the first turn comes in each program": (edited((FIRST + " {\n", "      programs {\n" + BACK)), "barrier-protocol"),
     "both roles begin": (product().replace(
         "240 {\n      programs", "240 {\n      barrier_arrive 5 count 256\n      programs", 1), "phase-overrun"),
     "a role keeps its turn": (edited((GIVEN, "")), "arrival-count"),
