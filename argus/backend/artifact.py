@@ -14,6 +14,11 @@ SERIALISED = "products-serialised"
 """The code of the remark that asynchronous products wait for one another."""
 
 
+def is_serialised(remark: str) -> bool:
+    """Return True if the compiler's remark says that asynchronous products wait for one another."""
+    return "wgmma.mma_async instructions are serialized" in remark
+
+
 @dataclass(frozen=True, slots=True)
 class Resources:
     """A kernel's use of resources as the target's compiler reports it; None for what it does not report.
@@ -31,7 +36,7 @@ class Resources:
     @property
     def serialised(self) -> bool:
         """True if the compiler made asynchronous products wait for one another."""
-        return any("wgmma.mma_async instructions are serialized" in text for text in self.warnings)
+        return any(map(is_serialised, self.warnings))
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from argus.backend.artifact import SERIALISED, Resources
+from argus.backend.artifact import SERIALISED, Resources, is_serialised
 from argus.diagnostic import Diagnostic, Note, Severity
 from argus.ir.instruction import WGMMA
 from argus.ir.nodes import Kernel, Mma
@@ -37,7 +37,7 @@ def remarks(kernel: Kernel, resources: Resources) -> tuple[Diagnostic, ...]:
 
 
 def _remark(kernel: Kernel, text: str) -> Diagnostic:
-    if not Resources(None, 0, None, warnings=(text,)).serialised:
+    if not is_serialised(text):
         return _warning("slower-code", f"the compiler of `{kernel.name}` remarks: {text}", NO_SPAN, "", "")
     cause, remedy = next(
         ((cause, remedy) for part, cause, remedy in _CAUSES if part in text),
