@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import TypeAlias
 
 from argus.source import NO_SPAN, Span
 
@@ -52,6 +52,10 @@ class Event:
     span: Span = NO_SPAN
 
 
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+"""A JSON value."""
+
+
 @dataclass(frozen=True, slots=True)
 class Witness:
     """One concrete failure: the smallest sizes found, the thread that fails, the value that arrived, and the value
@@ -78,13 +82,13 @@ class Witness:
     arrived: str = ""
     expected: str = ""
     provenance: tuple[Note, ...] = ()
-    other: dict[str, Any] | None = None
+    other: dict[str, Json] | None = None
     failing: str = ""
     unique: bool | None = None
     replayed: bool = False
     trace: tuple[Event, ...] = ()
     missing: str = ""
-    contents: dict[str, Any] = field(default_factory=dict)
+    contents: dict[str, Json] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

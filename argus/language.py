@@ -7,6 +7,7 @@ The signatures name the kinds of arguments. A Python type checker accepts any va
 
 - `Tile`: a tile in registers, or a scalar, which is a tile of shape `()`.
 - `View`: a tensor parameter, a shared tile, or a part of one: `x[i]`, `a[m0 : m0 + 64, k0 : k0 + 32]`.
+- `Tiles`: a tuple of tiles.
 - `TileOrView`: either of the two; the result is of the same kind.
 - `Scalar`: one number: a constant, a size, or a tile of shape `()`.
 - `Constant`: a number that is known when the kernel is compiled.
@@ -14,6 +15,11 @@ The signatures name the kinds of arguments. A Python type checker accepts any va
 - `Range`: the range of a `for` loop.
 - `Shape`: a tuple of constants, one for each dimension.
 - `DType`, `Layout`, `Mbarrier`, `NamedBarrier`: an element type, a memory or register layout, and barriers.
+- `ProgramIds`: one number for a grid of one axis, or a tuple of one number for each axis.
+- `ProductLayouts`: the register layouts `.a`, `.b` and `.c` of a product.
+- `Term`: an expression of a lambda's parameters, in a specification or a tag: a number, a tuple of numbers, or named
+  fields (`dict(row=i, col=j)`).
+- `Stream`: a stream of a program.
 """
 
 from __future__ import annotations
@@ -25,7 +31,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 from argus.diagnostic import Diagnostic, SourceError
 from argus.ir import types
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
+_Function = TypeVar("_Function", bound=Callable[..., object])
 
 __all__ = [
     "Tensor",
@@ -163,7 +169,10 @@ __all__ = [
 if TYPE_CHECKING:  # For a type checker, every value is a tile, and annotations carry no information.
     from typing import Annotated as Tensor
 
+    from argus.frontend.decorator import FuncSource
+
     Tile: TypeAlias = Any
+    Tiles: TypeAlias = Any
     View: TypeAlias = Any
     TileOrView: TypeAlias = Any
     Scalar: TypeAlias = Any
@@ -175,6 +184,10 @@ if TYPE_CHECKING:  # For a type checker, every value is a tile, and annotations 
     Layout: TypeAlias = Any
     Mbarrier: TypeAlias = Any
     NamedBarrier: TypeAlias = Any
+    ProgramIds: TypeAlias = Any
+    ProductLayouts: TypeAlias = Any
+    Term: TypeAlias = Any
+    Stream: TypeAlias = Any
     constexpr: TypeAlias = Any
     float32: TypeAlias = Any
     tfloat32: TypeAlias = Any
@@ -243,7 +256,7 @@ def grid(
     e0: Scalar, e1: Scalar | None = None, e2: Scalar | None = None, e3: Scalar | None = None,
     e4: Scalar | None = None, e5: Scalar | None = None, e6: Scalar | None = None, e7: Scalar | None = None, *,
     group: int = 1, cluster: int = 1, persistent: bool = False, schedule: str = "cooperative",
-) -> Any:  # fmt: skip
+) -> ProgramIds:  # fmt: skip
     """Declare the launch grid, with one extent for each axis, and return the program ids: a scalar, or a tuple.
 
     On a grid of two axes, `group` rows run at a time. `cluster` consecutive programs along the first axis run together;
@@ -329,7 +342,9 @@ def offsets(tensor: View, total: Scalar, longest: Scalar | None = None) -> Condi
 
 
 @_kernel_only
-def covers(output: View, where: Any = None, at: Any = None) -> None:
+def covers(
+    output: View, where: Callable[..., Scalar] | None = None, at: Callable[..., Shape] | None = None
+) -> None:
     """Declare the part of an output that the kernel writes: the elements `at(i, ...)` for which `where(i, ...)` holds.
     """
 
@@ -340,7 +355,9 @@ def assume(condition: Scalar, reason: str) -> None:
 
 
 @_kernel_only
-def invariant(tensor: Any, size: Any, size1: Any = None, size2: Any = None, size3: Any = None) -> Any:
+def invariant(
+    tensor: View, size: Scalar, size1: Scalar | None = None, size2: Scalar | None = None, size3: Scalar | None = None
+) -> None:
     """Promise that the bits of each row of an output do not depend on the batch.
 
     A row is the set of elements of `tensor` at one index along the axes whose extents are the given sizes. Every launch
@@ -405,7 +422,7 @@ def join(x: Tile, y: Tile) -> Tile:
 
 
 @_kernel_only
-def split(x: Tile) -> Any:
+def split(x: Tile) -> Tiles:
     """Return two tiles: the elements at 0 and those at 1 of the last dimension, whose extent is 2. `split` undoes
     `join`."""
 
@@ -658,7 +675,7 @@ def sort(x: Tile, axis: int, descending: bool = False) -> Tile:
 
 
 @_kernel_only
-def topk(x: Tile, k: int, axis: int, mask: Tile | None = None, largest: bool = True) -> Any:
+def topk(x: Tile, k: int, axis: int, mask: Tile | None = None, largest: bool = True) -> Tiles:
     """Return two tiles: the k greatest elements along a dimension in descending order, and their int32 places.
 
     `largest=False`: the k least, in ascending order. `mask`: the elements that take part, of which there must be k at
@@ -669,7 +686,9 @@ def topk(x: Tile, k: int, axis: int, mask: Tile | None = None, largest: bool = T
 
 
 @_kernel_only
-def associative_scan(x: Tile, axis: int, combine: Any, reverse: bool = False, associative: bool = False) -> Tile:
+def associative_scan(
+    x: Tile | Tiles, axis: int, combine: FuncSource, reverse: bool = False, associative: bool = False
+) -> Tile | Tiles:
     """Combine, for each element, all elements up to it along a dimension by `combine`, an `@argus.func`.
 
     `combine(before, next)` is a function of two numbers. `x` may be a tuple of n tiles of the same shape, which are
@@ -779,7 +798,10 @@ def barrier(scope: str = "block") -> None:
 
 @_kernel_only
 def role(
-    function: Callable[..., Any], args: tuple[Any, ...] = (), num_warps: int = 4, registers: int | None = None
+    function: FuncSource,
+    args: tuple[TileOrView | Mbarrier | NamedBarrier, ...] = (),
+    num_warps: int = 4,
+    registers: int | None = None,
 ) -> None:
     """Run `function(*args)` on the next `num_warps` warps, with at most `registers` registers a thread (sm_90a, cpu).
     Roles come last."""
@@ -866,7 +888,7 @@ def sched_group_barrier(mask: int, size: int, sync_id: int = 0) -> None:
 
 
 @_kernel_only
-def tiled_mma(instruction: str, shape: Shape, warps: Shape) -> Any:
+def tiled_mma(instruction: str, shape: Shape, warps: Shape) -> ProductLayouts:
     """Return the register layouts `.a`, `.b`, `.c` of an (M, N, K) product spread over (along M, along N) warps."""
 
 
@@ -895,12 +917,12 @@ def swizzle(bits: int, base: int, shift: int) -> Layout:
 
 
 @_kernel_only
-def tag(x: Tile | View, function: Callable[..., Any]) -> None:
+def tag(x: Tile | View, function: Callable[..., Term]) -> None:
     """State the tag that each element of a tensor or tile carries."""
 
 
 @_kernel_only
-def assert_tags(condition: Callable[..., Any], where: Callable[..., Any] | None = None) -> None:
+def assert_tags(condition: Callable[..., Scalar], where: Callable[..., Scalar] | None = None) -> None:
     """Assert a condition on tags at this point, for all values of the lambda's parameters for which `where` holds."""
 
 
@@ -915,17 +937,17 @@ def device_assert(condition: Tile | Scalar, text: str = "") -> None:
 
 
 @_kernel_only
-def once(lo: Scalar, hi: Scalar) -> Any:
+def once(lo: Scalar, hi: Scalar) -> Term:
     """Return a value for `assert_tags`: the set that contains every integer of [lo, hi) exactly once."""
 
 
 @_kernel_only
-def spec(output: View, function: Callable[..., Any]) -> None:
+def spec(output: View, function: Callable[..., Term]) -> None:
     """Specify the kernel's result: `output[i, ...]` is the lambda's value, for every element."""
 
 
 @_kernel_only
-def softmax(score: Callable[..., Any]) -> Any:
+def softmax(score: Callable[..., Term]) -> Term:
     """Return a term for `spec`: `al.softmax(lambda k: score)[n]` is exp(score) at n divided by the sum of exp(score)
     over all k.
 
@@ -934,7 +956,7 @@ def softmax(score: Callable[..., Any]) -> Any:
 
 
 @_kernel_only
-def logsumexp(score: Callable[..., Any]) -> Tile:
+def logsumexp(score: Callable[..., Term]) -> Term:
     """Return a term for `spec`: `al.logsumexp(lambda k: score)` is the logarithm of the sum of exp(score) over all k.
     """
 
@@ -948,17 +970,19 @@ def empty(shape: tuple[Scalar, ...], dtype: DType) -> View:
 
 
 @_kernel_only
-def stream() -> Any:
+def stream() -> Stream:
     """Declare a stream of a program. `s.record()` returns an event, and `s.wait(event)` makes later work of `s` wait
     for it."""
 
 
 @_kernel_only
-def current_stream() -> Any:
+def current_stream() -> Stream:
     """Return the stream on which a program is called."""
 
 
 @_kernel_only
-def collective(name: str, reads: tuple[View, ...] = (), writes: tuple[View, ...] = (), *, stream: Any = None) -> None:
+def collective(
+    name: str, reads: tuple[View, ...] = (), writes: tuple[View, ...] = (), *, stream: Stream | None = None
+) -> None:
     """Call a function that the program does not define, such as an all-reduce. The caller passes a function for `name`.
     """

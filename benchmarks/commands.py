@@ -89,6 +89,25 @@ def _cold(a: Arguments) -> Results:
     return cold.run(a.target)
 
 
+def _ways(a: Arguments) -> Results:
+    from benchmarks import ways
+
+    return ways.run(a.calls)
+
+
+def _first(_: Arguments) -> Results:
+    from benchmarks import first
+
+    return first.run()
+
+
+def _tiles(a: Arguments) -> Results:
+    from benchmarks import drawn, tiles
+
+    given = a.shapes or gemm.CASES
+    return tiles.run(drawn.products(a.drawn, a.seed) if a.drawn else given, a.batches)
+
+
 def _gemm(a: Arguments) -> Results:
     from benchmarks import drawn
 
@@ -237,6 +256,9 @@ COMMANDS = (
     Command("launch", "host time of one launch, beside Triton and PyTorch", _launch, (
         _option("--size", "elements of each of the three tensors", int, default=1024),
         _option("--calls", "launches in one measurement", int, default=200))),
+    Command("ways", "a call made directly, by its operator, compiled and in a CUDA graph, beside peers", _ways, (
+        _option("--calls", "calls in one measurement", int, default=100),)),
+    Command("first", "from the start of Python to a first result, with warm and cold caches, beside peers", _first),
     Command("cold", "from the start of Python to a launchable matrix product, nothing cached", _cold, (_TARGET,)),
     Command("gemm", "matrix products beside cuBLAS and cuBLASLt, with errors", _gemm, (
         *_DRAWN[1:], _batches(20, "each product"),
@@ -244,6 +266,9 @@ COMMANDS = (
                   "NAME[:CONSTANTS]", type=gemm.config_of)), (
         _option("--shapes", "instead of those of the table", gemm.cases_of, "MxNxK[:DTYPE[:LAYOUT]],..."),
         _flag("--quick", "fewer shapes: under two minutes"), _DRAWN[0])),
+    Command("tiles", "matrix products with the measured table of tiles, and without it", _tiles, (
+        *_DRAWN[1:], _batches(10, "each product")), (
+        _option("--shapes", "instead of those of `gemm`", gemm.cases_of, "MxNxK[:DTYPE[:LAYOUT]],..."), _DRAWN[0])),
     Command("attention", "attention, forward, beside cuDNN and others, with errors", _attention,
             (*_DRAWN[1:], _batches(20)),
             (_option("--shapes", f'{_LINES}"bfloat16 2 32 8 4096 4096 128 causal"', metavar="FILE"), _DRAWN[0])),

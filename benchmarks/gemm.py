@@ -115,7 +115,7 @@ def run(cases: Sequence[Case], configs: Sequence[Config], batches: int) -> Resul
     torch.set_float32_matmul_precision("high")  # tf32
 
     def rows_for(case: Case) -> tuple[list[Row], list[str]]:
-        return rows_of(torch, "cuda", case, _products(torch, "cuda", case, configs), batches, measure.batch)
+        return rows_of(torch, "cuda", case, products(torch, "cuda", case, configs), batches, measure.batch)
 
     def told(row: Row) -> str:
         return f"{row['kernel']}: {row['speed / library']} of the library"
@@ -136,7 +136,7 @@ def run(cases: Sequence[Case], configs: Sequence[Config], batches: int) -> Resul
     )
 
 
-def _products(torch: Any, device: str, case: Case, configs: Sequence[Config]) -> dict[str, Product]:
+def products(torch: Any, device: str, case: Case, configs: Sequence[Config]) -> dict[str, Product]:
     """Return the products that are measured for a case, the library's last."""
     from argus.kernels import matmul
 

@@ -66,36 +66,36 @@ class FuncSource:
 
 
 @overload
-def kernel(function: Callable[..., Any], /) -> KernelSource: ...
+def kernel(function: Callable[..., object], /) -> KernelSource: ...
 @overload
-def kernel(*, num_warps: int = 4, accept: tuple[str, ...] = ()) -> Callable[[Callable[..., Any]], KernelSource]: ...
+def kernel(*, num_warps: int = 4, accept: tuple[str, ...] = ()) -> Callable[[Callable[..., object]], KernelSource]: ...
 def kernel(
-    function: Callable[..., Any] | None = None, /, *, num_warps: int = 4, accept: tuple[str, ...] = ()
-) -> KernelSource | Callable[[Callable[..., Any]], KernelSource]:
+    function: Callable[..., object] | None = None, /, *, num_warps: int = 4, accept: tuple[str, ...] = ()
+) -> KernelSource | Callable[[Callable[..., object]], KernelSource]:
     """Make a kernel from a function's text. Blocks of `num_warps` warps run it.
 
     Both options are read from the text, like everything else. Raises `SourceError` if the text cannot be found.
     Mistakes in the text are reported when the kernel is first used.
     """
 
-    def decorate(function: Callable[..., Any]) -> KernelSource:
+    def decorate(function: Callable[..., object]) -> KernelSource:
         return KernelSource(function.__name__, file_of(function), function.__doc__)
 
     return decorate if function is None else decorate(function)
 
 
-def program(function: Callable[..., Any], /) -> KernelSource:
+def program(function: Callable[..., object], /) -> KernelSource:
     """Make a program from a function's text. Raises `SourceError` if the text cannot be found."""
     return KernelSource(function.__name__, file_of(function), function.__doc__)
 
 
-def func(function: Callable[..., Any], /) -> FuncSource:
+def func(function: Callable[..., object], /) -> FuncSource:
     """Make a helper that kernels and other helpers of this file, or of files that import it, can call. Calls are
     inlined."""
     return FuncSource(function.__name__, file_of(function), function.__doc__)
 
 
-def file_of(function: Callable[..., Any]) -> SourceFile:
+def file_of(function: Callable[..., object]) -> SourceFile:
     """Return the file that defines a function; for a nested function, the part of the file that it can see. Raises
     `SourceError`.
 
@@ -128,7 +128,7 @@ def file_of(function: Callable[..., Any]) -> SourceFile:
 # ---------------------------------------------------------------------------- names from elsewhere
 
 
-def _closest(function: Callable[..., Any], text: str) -> Iterator[Outer]:
+def _closest(function: Callable[..., object], text: str) -> Iterator[Outer]:
     """Yield the names of enclosing functions that a nested function uses in its body or its annotations."""
     code = function.__code__
     found = dict[str, object]()
@@ -155,7 +155,7 @@ def _locals_around(code: CodeType) -> dict[str, Any]:
     return {} if frame is None else dict(frame.f_locals)
 
 
-def _imported(function: Callable[..., Any], source: SourceFile) -> Iterator[Outer]:
+def _imported(function: Callable[..., object], source: SourceFile) -> Iterator[Outer]:
     """Yield the helpers and constants that a function's file imports."""
     for name in imported_names(source.text):
         value = function.__globals__.get(name)
@@ -181,7 +181,7 @@ def _members(name: str, module: ModuleType, text: str) -> Iterator[Outer]:
                 yield Outer(".".join((name, *parts[: at + 1])), meaning)
 
 
-def _of_other_cells(function: Callable[..., Any], source: SourceFile) -> Iterator[Outer]:
+def _of_other_cells(function: Callable[..., object], source: SourceFile) -> Iterator[Outer]:
     """Yield the helpers and constants that a text without a file, such as a notebook cell, uses but does not bind."""
     if os.path.exists(source.path):
         return

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from argus.graph.report import Report
 
 
-def compile_report(model: Any) -> Report:
+def compile_report(model: Callable[..., object]) -> Report:
     """Report how a model that `torch.compile(model, backend="argus")` compiled, and that was called, was divided into
     kernels.
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from argus.frontend import decorator
 from argus.frontend.decorator import KernelSource
@@ -15,7 +14,7 @@ from argus.source import SourceFile
 __all__ = ["Graph", "JitProgram", "Ready", "from_text", "program"]
 
 
-def program(function: Callable[..., Any], /) -> JitProgram:
+def program(function: Callable[..., object], /) -> JitProgram:
     """Make a program from a function's text, as `@argus.program`.
 
     The function itself is never called. Its text is read now and checked when the program is first used. Raises

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from threading import RLock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from argus.backend.cache import DiskCache, Entry, cache_key
 from argus.backend.fingerprint import FORMAT, compiler
@@ -24,9 +24,13 @@ from argus.frontend.options import Options
 from argus.programs.call import Call, Collectives, Plan
 from argus.programs.ir import Program
 from argus.programs.ready import Ready
+from argus.runtime.argument import Argument
 from argus.runtime.device import load, target_of
 from argus.runtime.executable import OPTIONAL, SCALAR, TENSOR, CachedSource, Executable, is_constant, options_json
 from argus.runtime.reader import ABSENT, UNREADABLE, Cold, Prepared, Run, Site, count_writes, in_memory
+
+if TYPE_CHECKING:
+    from torch._ops import OpOverload
 
 _MOST_PLANS = 256
 """Largest number of calls with different sizes that a program keeps ready."""
@@ -62,7 +66,11 @@ class JitProgram:
         return type(self), (self.text,)
 
     def __call__(
-        self, *args: Any, collectives: Collectives | None = None, check_index_tensors: bool = False, **kwargs: Any
+        self,
+        *args: Argument,
+        collectives: Collectives | None = None,
+        check_index_tensors: bool = False,
+        **kwargs: object,
     ) -> None:
         """Run the program: queue all of its launches, on PyTorch's current stream and on streams of its own."""
         if not kwargs and collectives is None and not check_index_tensors and self._started(args):
@@ -73,16 +81,17 @@ class JitProgram:
         plan.run(call, collectives or {})
         count_writes(a.source for n, a in call.arrays.items() if n in plan.written and is_torch(a.source))
 
-    def graph(self, *args: Any, **kwargs: Any) -> Graph:
+    def graph(self, *args: Argument, **kwargs: object) -> Graph:
         """Record the program as a CUDA graph for these tensors. `replay()` runs it on their current contents."""
         torch = sys.modules.get("torch")
         if torch is None or not any(is_torch(a) and a.is_cuda for a in (*args, *kwargs.values())):
             raise LaunchError.of("argument-type", "a CUDA graph records work on a GPU", "pass PyTorch tensors on a GPU")
-        self(*args, **kwargs)  # Everything is built, loaded and allocated before the recording.
+        run: Callable[..., None] = self
+        run(*args, **kwargs)  # Everything is built, loaded and allocated before the recording.
         torch.cuda.synchronize()
         recorded = torch.cuda.CUDAGraph()
         with torch.cuda.graph(recorded):
-            self(*args, **kwargs)
+            run(*args, **kwargs)
         return Graph(recorded, (args, kwargs))
 
     def build(self, target: str, *, alignment: Mapping[str, int] | None = None, **constexprs: object) -> Ready:
@@ -97,7 +106,7 @@ class JitProgram:
                 self._ready[key] = self._proved(options)
             return self._ready[key]
 
-    def as_torch_op(self, name: str, **constexprs: object) -> Any:
+    def as_torch_op(self, name: str, **constexprs: object) -> OpOverload:
         """Register the program with fixed constants as the PyTorch operator `name` ("namespace::name"), and return the
         operator.
 
@@ -110,6 +119,7 @@ class JitProgram:
         if name in self._operators:
             self._operators.pop(name)._destroy()
         signature = signature_of(lower(self.text.file, self.text.name, Options("cpu", None, constexprs)))
+        found: OpOverload
         found, self._operators[name] = register(name, signature, self, constexprs)
         return found
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, overload
+from typing import overload
 
 from argus.backend.cache import DiskCache
 from argus.frontend import decorator
@@ -19,12 +19,12 @@ __all__ = ["Call", "Executable", "Function", "JitKernel", "Operator", "Work", "f
 
 
 @overload
-def kernel(function: Callable[..., Any], /) -> JitKernel: ...
+def kernel(function: Callable[..., object], /) -> JitKernel: ...
 @overload
-def kernel(*, num_warps: int = 4, accept: tuple[str, ...] = ()) -> Callable[[Callable[..., Any]], JitKernel]: ...
+def kernel(*, num_warps: int = 4, accept: tuple[str, ...] = ()) -> Callable[[Callable[..., object]], JitKernel]: ...
 def kernel(
-    function: Callable[..., Any] | None = None, /, *, num_warps: int = 4, accept: tuple[str, ...] = ()
-) -> JitKernel | Callable[[Callable[..., Any]], JitKernel]:
+    function: Callable[..., object] | None = None, /, *, num_warps: int = 4, accept: tuple[str, ...] = ()
+) -> JitKernel | Callable[[Callable[..., object]], JitKernel]:
     """Make a kernel from a function's text, as `@argus.kernel` or `@argus.kernel(num_warps=8)`.
 
     With `accept=("spec-unknown",)` a kernel is built even if it could not be decided whether it computes its
@@ -34,7 +34,7 @@ def kernel(
     SourceError if the text cannot be found.
     """
 
-    def decorate(function: Callable[..., Any]) -> JitKernel:
+    def decorate(function: Callable[..., object]) -> JitKernel:
         return jit(decorator.kernel(num_warps=num_warps, accept=accept)(function))
 
     return decorate if function is None else decorate(function)

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial, wraps
 from html import escape
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from argus import environment
 from argus.backend.launch.plan import LaunchPlan
 from argus.backend.launch.signature import Signature
 from argus.diagnostic import ArgusError
 from argus.numbered import number, numbered
+from argus.runtime.argument import Argument
 from argus.runtime.executable import CONSTEXPR, OPTIONAL, TENSOR, Executable, Parameter, Source, is_constant
 from argus.runtime.planner import NUM_WARPS, Call, Grid, Planner, Situation, grid_of
 from argus.runtime.reader import ABSENT, UNREADABLE, Cold, Prepared, Site, in_memory
+
+if TYPE_CHECKING:
+    import torch
+    from torch._ops import OpOverload
 
 _MAX_PLANS = 4096
 """Largest number of prepared launches that a kernel keeps. Each takes about two kilobytes, and half a kilobyte for each
@@ -84,11 +89,11 @@ class JitKernel:
             given = "..."
         return f"<p><b>{escape(self.__name__)}</b>({escape(given)})</p><pre>{escape(self.__doc__ or '')}</pre>"
 
-    def __call__(self, *args: Any, **kwargs: Any) -> None:
+    def __call__(self, *args: Argument, **kwargs: object) -> None:
         """Launch the kernel on the declared grid.
 
         The arguments are the kernel's parameters, by position or by name, with their annotated shapes and dtypes, and
-        the options that the class describes. Their types are `Any` because each kernel declares its own parameters.
+        the options that the class describes.
         """
         # Written for few bytecodes. Keyword values are found by identity (sites keep them alive), because comparing
         # them would double the time.
@@ -108,7 +113,7 @@ class JitKernel:
             return partial(self._on_computed, grid)
         return partial(self._on, grid_of(grid))
 
-    def prepare(self, *args: Any, **kwargs: Any) -> LaunchPlan:
+    def prepare(self, *args: Argument, **kwargs: object) -> LaunchPlan:
         """Return a launch plan for all calls with these shapes, strides, types, alignments, device and constants.
 
         Proves and builds the kernel first. The plan's `run` takes the tensors' addresses and the scalars, in order of
@@ -116,7 +121,7 @@ class JitKernel:
         """
         return self._planner.plan(None, self._planner.arrange(args, kwargs))
 
-    def prepare_on(self, grid: Grid, *args: Any, **kwargs: Any) -> LaunchPlan:
+    def prepare_on(self, grid: Grid, *args: Argument, **kwargs: object) -> LaunchPlan:
         """Do the same as `prepare` for calls on `grid`."""
         return self._planner.plan(grid, self._planner.arrange(args, kwargs))
 
@@ -134,7 +139,7 @@ class JitKernel:
         """Pickle or copy the text only. A copy is proved and built, or found in the cache, when it is called."""
         return type(self), (self.__name__, self.source, self.__doc__)
 
-    def situation(self, *args: Any, **kwargs: Any) -> Situation:
+    def situation(self, *args: Argument, **kwargs: object) -> Situation:
         """Return target, device, sizes and alignments of a call with these arguments. Raises for a wrong one."""
         return self._planner.situation(self._planner.arrange(args, kwargs))
 
@@ -157,12 +162,12 @@ class JitKernel:
         name: str,
         *,
         functional: bool = False,
-        outputs: Mapping[str, Callable[..., Any]] | None = None,
+        outputs: Mapping[str, Callable[..., Sequence[int]]] | None = None,
         num_warps: int | None = None,
-        backward: Callable[..., Any] | None = None,
+        backward: Callable[..., torch.Tensor | tuple[torch.Tensor | None, ...] | None] | None = None,
         setup_context: Callable[..., None] | None = None,
         **constexprs: object,
-    ) -> Any:
+    ) -> OpOverload:
         """Register the kernel as the PyTorch operator `name` ("namespace::name"): see `argus.torch.register`."""
         from argus.torch import register
 

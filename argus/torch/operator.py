@@ -9,6 +9,7 @@ from hashlib import sha256
 from typing import Any
 
 import torch
+from torch._ops import OpOverload
 
 from argus.backend.launch.array import Array
 from argus.backend.launch.bind import mismatches
@@ -35,9 +36,9 @@ def register(
     outputs: Mapping[str, Callable[..., Shape]] | None = None,
     num_warps: int | None = None,
     constexprs: Mapping[str, object] | None = None,
-    backward: Callable[..., Any] | None = None,
+    backward: Callable[..., torch.Tensor | tuple[torch.Tensor | None, ...] | None] | None = None,
     setup_context: Callable[..., None] | None = None,
-) -> Any:
+) -> OpOverload:
     """Register `kernel`, its constants fixed, as operator `name` ("namespace::name"), and return it (an `OpOverload`).
 
     The operator takes the kernel's tensors and scalars in order, returns nothing, and is declared to mutate the
@@ -67,7 +68,8 @@ def register(
     function = _Launches(kernel, signature, made, shapes, constants).function(name)
     if backward is not None:
         attach(function, backward, setup_context)
-    return overload(function)
+    found: OpOverload = overload(function)
+    return found
 
 
 def traced(kernel: JitKernel, present: str, constants: Mapping[str, object]) -> str:

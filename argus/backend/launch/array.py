@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from argus.diagnostic import LaunchError
+
+if TYPE_CHECKING:
+    import torch
 
 _STAND_INS = {"uint16": "bfloat16", "float32": "tfloat32"}
 """Dtypes of arrays that may be passed for another dtype with the same bits: for bfloat16 without ml_dtypes, and for
@@ -62,7 +65,7 @@ class Array:
         return True
 
 
-def is_torch(value: object) -> bool:
+def is_torch(value: object) -> TypeGuard[torch.Tensor]:
     """Return True if `value` is a PyTorch tensor."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(value, torch.Tensor)

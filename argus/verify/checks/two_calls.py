@@ -167,7 +167,7 @@ def _with_calls(finding: Finding, promise: Invariant, first: _Call, second: _Cal
         logical=at,
         arrived=f"{two} in the second call",
         expected=f"{one}, as in the first call",
-        other={"sizes": second.sizes, "blocks": "last first" if second.reverse else "first to last"},
+        other={"sizes": {**second.sizes}, "blocks": "last first" if second.reverse else "first to last"},
         replayed=True,
     )
     notes = (Note(f"first call: {first}: {element} is {one}"), Note(f"second call: {second}: {element} is {two}"))
