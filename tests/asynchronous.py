@@ -31,9 +31,15 @@ def kernel(family: str, target: str, warps: int, head: list[str], body: list[str
     return parse_kernel("\n".join(line for line in lines if line) + "\n")
 
 
-def mistake(draw: st.DrawFn, *kinds: str) -> str:
-    """The one thing that is wrong: "" three times out of four."""
-    return draw(st.sampled_from(kinds)) if draw(st.integers(0, 3)) == 0 else ""
+def mistake(draw: st.DrawFn, right: bool | None, *kinds: str) -> str:
+    """The one thing that is wrong: "" if the kernel shall be `right`, and three times out of four if that is None."""
+    right = draw(st.integers(0, 3)) != 0 if right is None else right
+    return "" if right else draw(st.sampled_from(kinds))
+
+
+def slip(draw: st.DrawFn, right: bool | None, chance: int) -> bool:
+    """Whether something more is wrong: once in `chance` times, and never if the kernel shall be `right`."""
+    return not right and draw(st.integers(0, chance - 1)) == 0
 
 
 # ---------------------------------------------------------------------------- rings and trip counts
@@ -119,7 +125,9 @@ class Trips:
         return replace(self, head=f"{start} .. {stop.replace(' step', ' - 1 step', 1)}")
 
 
-def trips(draw: st.DrawFn, tile: int, stages: list[int], data: bool = False, programs: bool = False) -> Trips:
+def trips(
+    draw: st.DrawFn, right: bool | None, tile: int, stages: list[int], data: bool = False, programs: bool = False
+) -> Trips:
     """A loop over N, in one of the ways to write it. `data`: it may also run as long as a tensor or argument says.
 
     In one of several `programs` of a block the rings go on where they are: only a running count knows that.
@@ -127,7 +135,7 @@ def trips(draw: st.DrawFn, tile: int, stages: list[int], data: bool = False, pro
     kinds = ["step", "step", "tiles", "shifted", "constant", "counted", *(["data", "argument"] if data else [])]
     kind = draw(st.sampled_from(kinds))
     if programs:
-        kind = draw(st.sampled_from(["counted"] * 7 + ["step", "constant"]))
+        kind = "counted" if not slip(draw, right, 5) else draw(st.sampled_from(["step", "constant"]))
     match kind:
         case "step":
             return Trips(f"for n in 0 .. N step {tile} {{", f"n // {tile}", "n")
@@ -136,12 +144,12 @@ def trips(draw: st.DrawFn, tile: int, stages: list[int], data: bool = False, pro
         case "shifted":
             return Trips(f"for n in {tile} .. N + {tile} step {tile} {{", f"(n - {tile}) // {tile}", f"n - {tile}")
         case "counted":
-            wrap = 2 * lcm(*stages) * draw(st.integers(1, 2)) + (draw(st.integers(0, 39)) == 0)
-            last = f"n + {tile} >= N" if programs and draw(st.integers(0, 7)) else ""
+            wrap = 2 * lcm(*stages) * draw(st.integers(1, 2)) + slip(draw, right, 40)
+            last = f"n + {tile} >= N" if programs and not slip(draw, right, 8) else ""
             time = f"n // {tile}"  # the count alone forgets its rounds
             return Trips(f"for n in 0 .. N step {tile} counter i wrap {wrap} {{", "i", "n", time=time, last=last)
         case "constant":
-            most = draw(st.sampled_from([0, 1, 2, 3, 5]))
+            most = draw(st.sampled_from([1, 2, 3, 5] if right else [0, 1, 2, 3, 5]))
             return Trips(f"for n in 0 .. {most} step 1 {{", "n", f"n * {tile}", f"requires N <= {most * tile}")
         case "data":
             return Trips("for n in 0 .. steps[] step 1 {", "n", f"n * {tile}")
@@ -301,15 +309,15 @@ COLUMNS = st.sampled_from(["c1", "c1", "c1 ^ 1", "31 - c1"])
 
 
 @st.composite
-def streams(draw: st.DrawFn) -> Kernel:
+def streams(draw: st.DrawFn, right: bool | None = None) -> Kernel:
     """A producing warp and one to four readers' warps; one or two tiles a stage."""
     stages = draw(st.sampled_from([1, 2, 2, 3, 4]))
     sums, programs = draw(st.booleans()), draw(st.integers(0, 2)) == 0
-    loop = trips(draw, 8, [stages], sums, programs)
+    loop = trips(draw, right, 8, [stages], sums, programs)
     ring = Ring("", stages, loop.count)
-    wrong = mistake(draw, "release", "no wait", "parity", "bytes", "overrun", "trips", "arrivals", "fence")
+    wrong = mistake(draw, right, "release", "no wait", "parity", "bytes", "overrun", "trips", "arrivals", "fence")
     release = draw(RELEASES) if wrong != "release" else draw(st.sampled_from(["before", "never", "twice"]))
-    if stages == 1 and release == "late" and draw(st.integers(0, 3)):
+    if stages == 1 and release == "late" and not slip(draw, right, 4):
         release = "end"
     theirs_to_fence, ours_to_fence = fences(draw, wrong)
     reader = Reader("reader", draw(st.sampled_from([1, 2, 4])), 0, "out", sums, release, draw(COLUMNS), theirs_to_fence)
@@ -318,7 +326,7 @@ def streams(draw: st.DrawFn) -> Kernel:
     theirs = loop.shorter if wrong == "trips" else loop
     wait = ring.wait_empty()
     waits = ["" if wrong == "overrun" else wait]
-    if draw(st.integers(0, 3)) == 0:  # the first round finds all buffers empty, and need not ask
+    if not (right and programs) and draw(st.integers(0, 3)) == 0:  # the first round finds all buffers empty
         waits = [f"if {loop.later(stages)} {{", *waits, "}"]
     fill = [bring(ring, tile, source, loop) for tile, source in zip(names, ("x", "y"), strict=False)]
     announce = ring.expect(BOX_BYTES * tiles - (16 if wrong == "bytes" else 0))
@@ -340,13 +348,13 @@ def streams(draw: st.DrawFn) -> Kernel:
 
 
 @st.composite
-def shares(draw: st.DrawFn) -> Kernel:
+def shares(draw: st.DrawFn, right: bool | None = None) -> Kernel:
     """Two roles read what one produces, from one ring that both free, or from a ring each with its own stages."""
     sums, apart, programs = draw(st.booleans()), draw(st.booleans()), draw(st.integers(0, 2)) == 0
     stages = [draw(st.integers(1, 4)) for _ in range(2 if apart else 1)]
-    loop = trips(draw, 8, stages, sums, programs)
+    loop = trips(draw, right, 8, stages, sums, programs)
     rings = [Ring(name, n, loop.count) for name, n in zip(("", "z"), stages, strict=False)]
-    wrong = mistake(draw, "release", "no wait", "parity", "trips", "arrivals", "overrun", "fence")
+    wrong = mistake(draw, right, "release", "no wait", "parity", "trips", "arrivals", "overrun", "fence")
     release = [draw(RELEASES), draw(RELEASES)]
     for number in range(2):
         if rings[number % len(rings)].stages == 1:
@@ -394,13 +402,13 @@ def shares(draw: st.DrawFn) -> Kernel:
 
 
 @st.composite
-def relays(draw: st.DrawFn) -> Kernel:
+def relays(draw: st.DrawFn, right: bool | None = None) -> Kernel:
     """A role doubles what it loads, or what bulk copies bring it, and passes it on to another one through `t`."""
     bulk, programs = draw(st.booleans()), draw(st.integers(0, 2)) == 0
     stages, passed = draw(st.integers(1, 4)), draw(st.integers(1, 3))
-    loop = trips(draw, 8, [stages, passed], programs=programs)
+    loop = trips(draw, right, 8, [stages, passed], programs=programs)
     ring, onward = Ring("", stages, loop.count), Ring("t", passed, loop.count)
-    wrong = mistake(draw, "release", "no wait", "parity", "trips", "arrivals", "early", "overrun", "fence")
+    wrong = mistake(draw, right, "release", "no wait", "parity", "trips", "arrivals", "early", "overrun", "fence")
     theirs_to_fence, ours_to_fence = fences(draw, wrong)
     warps = [draw(st.sampled_from([1, 2, 4])) for _ in range(2)]
     via = f"layout {ROWS[warps[0]]}"
@@ -446,14 +454,14 @@ def relays(draw: st.DrawFn) -> Kernel:
 
 
 @st.composite
-def handovers(draw: st.DrawFn) -> Kernel:
+def handovers(draw: st.DrawFn, right: bool | None = None) -> Kernel:
     """A role passes tiles on to another one through `t`: one barrier says that it is full, another that it is free."""
     programs = draw(st.integers(0, 2)) == 0
-    loop = trips(draw, 8, [1], programs=programs)
+    loop = trips(draw, right, 8, [1], programs=programs)
     warps = [draw(st.sampled_from([1, 2, 4])) for _ in range(2)]
     count = 32 * sum(warps)
     kinds = ("unread", "unfree", "not given", "not taken", "early", "count", "first", "twice", "trips", "exchanged")
-    wrong = mistake(draw, *kinds, "waits", "before")
+    wrong = mistake(draw, right, *kinds, "waits", "before")
     full, free = (4, 3) if wrong == "exchanged" else (3, 4)
     reader = Reader("last", warps[1], 4, "out", False, "end", draw(COLUMNS))
     via, back = f"layout {ROWS[warps[0]]}", f"layout {reader.layout}"
@@ -493,14 +501,14 @@ def handovers(draw: st.DrawFn) -> Kernel:
 
 
 @st.composite
-def exchanges(draw: st.DrawFn) -> Kernel:
+def exchanges(draw: st.DrawFn, right: bool | None = None) -> Kernel:
     """Two roles write a tile each, meet, read the other's, and meet again before they write the next."""
     programs = draw(st.integers(0, 2)) == 0
-    loop = trips(draw, 8, [1], programs=programs)
+    loop = trips(draw, right, 8, [1], programs=programs)
     warps = [draw(st.sampled_from([1, 2, 4])) for _ in range(2)]
     count = 32 * sum(warps)
     wrong = mistake(
-        draw, "no first", "no second", "arrive first", "arrive second", "exchanged", "count", "trips", "early"
+        draw, right, "no first", "no second", "arrive first", "arrive second", "exchanged", "count", "trips", "early"
     )
     readers = [
         Reader(n, warps[i], 4 * i, f"out{i}", False, "end", draw(COLUMNS)) for i, n in enumerate(("left", "right"))

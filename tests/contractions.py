@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 
 from argus.ir.nodes import Kernel
-from tests.asynchronous import Ring, Trips, kernel, launched, mistake, producer, role, trips
+from tests.asynchronous import Ring, Trips, kernel, launched, mistake, producer, role, slip, trips
 
 ACCUMULATOR = "[64x8 | t 4@1*2 8@0 4@0*16 | v 2@1 2@0*8]"
 _A_BYTES, _B_BYTES = 64 * 64 * 2, 8 * 64 * 2
@@ -62,18 +62,17 @@ def _cleared(name: str) -> str:
 
 
 @st.composite
-def contractions(draw: st.DrawFn) -> Kernel:
+def contractions(draw: st.DrawFn, right: bool | None = None) -> Kernel:
     """One or two warpgroups multiply what a producer brings, one ring for both operands or one for each."""
     stages = [draw(st.integers(1, 4)) for _ in range(draw(st.sampled_from([1, 2])))]
     programs = draw(st.integers(0, 2)) == 0
-    loop = trips(draw, 64, stages, programs=programs)
+    loop = trips(draw, right, 64, stages, programs=programs)
     rings = [Ring(name, n, loop.count) for name, n in zip(("", "z"), stages, strict=False)]
     consumers = draw(st.sampled_from([1, 1, 2]))
-    wrong = mistake(
-        draw, "fence", "commit", "wait", "wait", "release", "parity", "bytes", "overrun", "trips", "arrivals", "end"
-    )
+    kinds = ("fence", "commit", "wait", "wait", "release", "parity", "bytes", "overrun", "trips", "arrivals", "end")
+    wrong = mistake(draw, right, *kinds)
     promoted = draw(st.integers(0, 3)) == 0
-    late = not promoted and draw(st.booleans()) and (min(stages) > 1 or draw(st.integers(0, 5)) == 0)
+    late = not promoted and draw(st.booleans()) and (min(stages) > 1 or slip(draw, right, 6))
     work = Work(draw(st.sampled_from([1, 1, 2])), draw(st.booleans()), late, promoted)
     theirs = loop.shorter if wrong == "trips" else loop
     roles = [producer(4 * consumers, theirs, *_filling(rings, loop, wrong))]

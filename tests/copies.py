@@ -43,13 +43,13 @@ class Fetch:
 
 
 @st.composite
-def copies(draw: st.DrawFn) -> Kernel:
+def copies(draw: st.DrawFn, right: bool | None = None) -> Kernel:
     """Rows through `stages` buffers, fetched `ahead` iterations early, in one or two groups a row."""
     stages = draw(st.integers(1, 4))
     ahead = draw(st.integers(0, stages - 1))
     halves = draw(st.sampled_from([1, 1, 2]))
     fetch = Fetch(halves, halves > 1 and draw(st.booleans()))
-    wrong = mistake(draw, "wait", "wait", "commit", "barrier", "reuse", "guard", "slot")
+    wrong = mistake(draw, right, "wait", "wait", "commit", "barrier", "reuse", "guard", "slot")
     row, slot = f"i + {ahead}", f"(i + {ahead + (wrong == 'slot')}) % {stages}"
     loaded = fetch.lines(row, slot)
     if wrong == "commit":

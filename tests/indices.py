@@ -21,9 +21,9 @@ def _rows(name: str, extent: str = "N") -> str:
 
 
 @st.composite
-def numbered_rows(draw: st.DrawFn) -> Kernel:
+def numbered_rows(draw: st.DrawFn, right: bool | None = None) -> Kernel:
     """One row a block, changed in place where the row's number is loaded: right if no number occurs twice."""
-    wrong = mistake(draw, "fact", "place", "range", "grid")
+    wrong = mistake(draw, right, "fact", "place", "range", "grid")
     fact = {"fact": ""}.get(wrong, draw(st.sampled_from(["distinct index", "permutation index"])))
     place = {"place": draw(st.sampled_from(["program_id(0) // 2", "0"]))}.get(wrong, "program_id(0)")
     high = "N + 1" if wrong == "range" else "N"
@@ -46,9 +46,9 @@ def numbered_rows(draw: st.DrawFn) -> Kernel:
 
 
 @st.composite
-def scattered_tiles(draw: st.DrawFn) -> Kernel:
+def scattered_tiles(draw: st.DrawFn, right: bool | None = None) -> Kernel:
     """A tile of rows goes to the rows that an index tensor names, straight or through shared memory."""
-    wrong = mistake(draw, "fact", "mask", "range", "barrier", "row")
+    wrong = mistake(draw, right, "fact", "mask", "range", "barrier", "row")
     spread, few = "layout [8x16 | t 8@1 4@0 | v 2@1*8 2@0*4]", "layout [8 | t 8@_ 4@0 | v 2@0*4]"
     mask = "" if wrong == "mask" else f"if {_LIVE}"
     low = "-1" if wrong == "range" else "0"
@@ -83,9 +83,9 @@ def scattered_tiles(draw: st.DrawFn) -> Kernel:
 
 
 @st.composite
-def segments(draw: st.DrawFn) -> Kernel:
+def segments(draw: st.DrawFn, right: bool | None = None) -> Kernel:
     """Each block has the rows between two offsets: it changes them in place, or adds them up."""
-    wrong = mistake(draw, "fact", "long", "early", "total", "shared")
+    wrong = mistake(draw, right, "fact", "long", "early", "total", "shared")
     fact = {"fact": "in_range cuts from 0 to N + 1", "total": "offsets cuts to N + 1"}.get(wrong, "offsets cuts to N")
     first, last = draw(st.sampled_from([("lo[]", "hi[]"), ("lo[] + 0", "hi[]")]))
     last = "hi[] + 1" if wrong == "long" else last
@@ -122,9 +122,9 @@ def segments(draw: st.DrawFn) -> Kernel:
 
 
 @st.composite
-def pages(draw: st.DrawFn) -> Kernel:
+def pages(draw: st.DrawFn, right: bool | None = None) -> Kernel:
     """Rows of a paged store are added up for each program: their pages and their number are loaded."""
-    size, wrong = draw(st.sampled_from([2, 8])), mistake(draw, "lengths", "pages", "page", "row", "tail")
+    size, wrong = draw(st.sampled_from([2, 8])), mistake(draw, right, "lengths", "pages", "page", "row", "tail")
     longest = {"lengths": f"P * {size} + 2"}.get(wrong, f"P * {size} + 1")
     high = "N + 1" if wrong == "pages" else "N"
     page = f"j // {size // 2 if wrong == 'page' else size}"
@@ -154,9 +154,9 @@ def pages(draw: st.DrawFn) -> Kernel:
 
 
 @st.composite
-def lengths(draw: st.DrawFn) -> Kernel:
+def lengths(draw: st.DrawFn, right: bool | None = None) -> Kernel:
     """Rows are as long as a tensor says; what is behind a row's end is filled, and pairs of lanes change places."""
-    wrong = mistake(draw, "range", "mask", "barrier", "place")
+    wrong = mistake(draw, right, "range", "mask", "barrier", "place")
     inside = {"mask": "c0 <= n[]"}.get(wrong, "c0 < n[]")
     lane = draw(st.sampled_from(["31 - c0", "c0 ^ 1"]))
     body = [
@@ -184,9 +184,9 @@ def lengths(draw: st.DrawFn) -> Kernel:
 
 
 @st.composite
-def fetched_rows(draw: st.DrawFn) -> Kernel:
+def fetched_rows(draw: st.DrawFn, right: bool | None = None) -> Kernel:
     """Rows that are named one by one come by asynchronous copies, `stages` buffers of them."""
-    stages, wrong = draw(st.sampled_from([2, 3])), mistake(draw, "wait", "barrier", "range", "slot", "ahead")
+    stages, wrong = draw(st.sampled_from([2, 3])), mistake(draw, right, "wait", "barrier", "range", "slot", "ahead")
     ahead, via = stages - 1, f"{_ROW} via cp.async"
 
     def fetch(number: str, slot: str, row: str) -> list[str]:
@@ -223,9 +223,9 @@ def fetched_rows(draw: st.DrawFn) -> Kernel:
 
 
 @st.composite
-def counted_rows(draw: st.DrawFn) -> Kernel:
+def counted_rows(draw: st.DrawFn, right: bool | None = None) -> Kernel:
     """Rows are added up atomically where an index tensor says, so no fact about it is needed but its range."""
-    wrong = mistake(draw, "range", "plain", "grid")
+    wrong = mistake(draw, right, "range", "plain", "grid")
     high = {"range": "N + 1"}.get(wrong, "N")
     add = f"accumulate out[at[], c0] add r[c0] shape 32 {_ROW} scope thread via red.global"
     body = [

@@ -9,10 +9,10 @@ from tests.asynchronous import ROWS, kernel, mistake
 
 
 @st.composite
-def replicas(draw: st.DrawFn) -> Kernel:
+def replicas(draw: st.DrawFn, right: bool | None = None) -> Kernel:
     """A branch, or a loop, on a number that every thread holds; what stands in it needs all threads."""
     line, every = "[64 | t 64@0 | v]", "layout [() | t 64@_ | v]"
-    wrong = mistake(draw, "own", "some", "added")
+    wrong = mistake(draw, right, "own", "some", "added")
     place = {"own": "thread % 4"}.get(wrong, draw(st.sampled_from(["0", "3", "program_id(0)"])))
     load = f"copy m[] <- long[{place}] shape () {every} via ld.global"
     other = f"accumulate m[] add 1 shape () {every} scope thread" if wrong == "added" else load
@@ -39,9 +39,9 @@ def replicas(draw: st.DrawFn) -> Kernel:
 
 
 @st.composite
-def vectors(draw: st.DrawFn) -> Kernel:
+def vectors(draw: st.DrawFn, right: bool | None = None) -> Kernel:
     """A part of a row in shared memory is written anew, by vectors."""
-    vector, wrong = draw(st.sampled_from([2, 4])), mistake(draw, "cut", "overlap")
+    vector, wrong = draw(st.sampled_from([2, 4])), mistake(draw, right, "cut", "overlap")
     stride = vector // 2 if wrong == "overlap" else vector
     count = 31 * stride + vector
     room, via = -(-count // 4) * 4, f"layout [{count} | t 32@0*{stride} | v {vector}@0] via"
@@ -68,9 +68,9 @@ def vectors(draw: st.DrawFn) -> Kernel:
 
 
 @st.composite
-def turning(draw: st.DrawFn) -> Kernel:
+def turning(draw: st.DrawFn, right: bool | None = None) -> Kernel:
     """Two roles read each tile that a third brings, one after the other: each waits for its turn at a named barrier."""
-    stages, wrong = draw(st.integers(1, 3)), mistake(draw, "meeting", "first", "twice", "passed", "early")
+    stages, wrong = draw(st.integers(1, 3)), mistake(draw, right, "meeting", "first", "twice", "passed", "early")
     slot, turn = f"n % {stages}", f"n // {stages}"
     meeting = [f"mbarrier_arrive met[{slot}]", f"mbarrier_wait met[{slot}] parity {turn} % 2"]
     behind = meeting if wrong != "meeting" and draw(st.booleans()) else []

@@ -61,12 +61,12 @@ class Rows:
 
 
 @st.composite
-def loads(draw: st.DrawFn) -> Kernel:
+def loads(draw: st.DrawFn, right: bool | None = None) -> Kernel:
     """Rows through `stages` buffers, loaded `ahead` iterations early, by statements of one or two loads."""
     stages = draw(st.integers(1, 4))
     ahead = draw(st.integers(0, stages - 1))
     rows = Rows(draw(st.integers(1, 2)), draw(st.sampled_from([(2,), (1, 1)])), draw(st.booleans()))
-    wrong = mistake(draw, "wait", "wait", "no wait", "barrier", "lgkm", "reuse", "guard", "slot")
+    wrong = mistake(draw, right, "wait", "wait", "no wait", "barrier", "lgkm", "reuse", "guard", "slot")
     row, slot = f"i + {ahead}", f"(i + {ahead + (wrong == 'slot')}) % {stages}"
     loaded = rows.fetch(row, slot)
     if wrong == "guard":

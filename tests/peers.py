@@ -12,11 +12,11 @@ MEET = "barrier scope cluster"
 
 
 @st.composite
-def peers(draw: st.DrawFn) -> Kernel:
+def peers(draw: st.DrawFn, right: bool | None = None) -> Kernel:
     """Each block hands its part of a row to another one, or takes that one's; with one buffer or two."""
     cluster, stages = draw(st.sampled_from([2, 2, 3])), draw(st.sampled_from([1, 2]))
     writes, distance = draw(st.booleans()), draw(st.integers(1, cluster - 1))
-    wrong = mistake(draw, "before", "between", "turn", "end", "block", "peer", "buffer", "lane")
+    wrong = mistake(draw, right, "before", "between", "turn", "end", "block", "peer", "buffer", "lane")
     rank, group = f"program_id(0) % {cluster}", f"program_id(0) // {cluster}"
     near, far = f"({rank} + {distance}) % {cluster}", f"({rank} + {cluster - distance}) % {cluster}"
     other = "0" if wrong == "peer" else near

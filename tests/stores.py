@@ -9,18 +9,18 @@ from tests.asynchronous import ROWS, Trips, kernel, launched, mistake, role, tri
 
 
 @st.composite
-def stores(draw: st.DrawFn) -> Kernel:
+def stores(draw: st.DrawFn, right: bool | None = None) -> Kernel:
     """A role reads tiles, doubles them, and stores them through `buffers` tiles of its own, in one group each."""
     programs = draw(st.integers(0, 2)) == 0
     buffers, warps = draw(st.integers(1, 4)), draw(st.sampled_from([1, 2, 4]))
-    loop = trips(draw, 8, [buffers], programs=programs)
-    wrong = mistake(draw, "wait", "wait", "barrier", "fence", "commit", "slot", "late fence", "end")
+    loop = trips(draw, right, 8, [buffers], programs=programs)
+    wrong = mistake(draw, right, "wait", "wait", "barrier", "fence", "commit", "slot", "late fence", "end")
     via = f"layout {ROWS[warps]}"
     column = draw(st.sampled_from(["c1", "c1 ^ 1", "31 - c1"]))
     inside = f"if {loop.row} + c0 < N"
     load = f"copy r[c0, c1] <- x[{loop.row} + c0, {column}] shape 8x32 {inside} else 0.0 {via} via ld.global"
     store = [
-        f"copy out[{loop.row} + c0, c1] <~ o[{_slot(loop, buffers, wrong == 'slot')}, c0, c1] shape 8x32 {inside} "
+        f"copy out[{loop.row} + c0, c1] <~ t[{_slot(loop, buffers, wrong == 'slot')}, c0, c1] shape 8x32 {inside} "
         "via tma.store",
         "" if wrong == "commit" else "bulk_commit",
     ]
@@ -32,7 +32,7 @@ def stores(draw: st.DrawFn) -> Kernel:
         free.pop()
     fill = [
         f"map r[c0, c1] = r[c0, c1] + r[c0, c1] shape 8x32 {via} scope thread",
-        f"copy o[{_slot(loop, buffers)}, c0, c1] <- r[c0, c1] shape 8x32 {via} via st.shared",
+        f"copy t[{_slot(loop, buffers)}, c0, c1] <- r[c0, c1] shape 8x32 {via} via st.shared",
     ]
     fenced = ["proxy_fence", "barrier"] if draw(st.integers(0, 3)) else ["barrier", "proxy_fence"]
     if wrong == "fence":
@@ -51,7 +51,7 @@ def stores(draw: st.DrawFn) -> Kernel:
         "tensor out: float32[N, 32] strides [32:int64, 1:int64] align 16",
         "grid [1]",
         loop.requires,
-        f"shared o: float32 {buffers}x8x32 layout Sw<3,2,3> o 0 o ({buffers},8,32):(256,32,1) at 0",
+        f"shared t: float32 {buffers}x8x32 layout Sw<3,2,3> o 0 o ({buffers},8,32):(256,32,1) at 0",
         f"fragment r: float32 8x32 layout {ROWS[warps]}",
     ]
     return kernel("stores", "sm_90a", 4, *launched(draw, programs, head, body))

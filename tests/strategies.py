@@ -19,7 +19,7 @@ from argus.ir.wellformed import check_explicit
 from argus.mutate import Kind, Mutation
 from argus.simulate.sizes import admissible, integer_parameters, size_vectors
 from tests import indices, overlaps
-from tests.asynchronous import exchanges, handovers, relays, shares, streams
+from tests.asynchronous import exchanges, handovers, mistake, relays, shares, streams
 from tests.contractions import contractions
 from tests.copies import copies
 from tests.lanes import replicas, turning, vectors
@@ -127,10 +127,10 @@ fragment b: float32 {n} layout {layout}
 
 
 @st.composite
-def pipeline(draw: st.DrawFn) -> Kernel:
+def pipeline(draw: st.DrawFn, right: bool | None = None) -> Kernel:
     """Asynchronous copies, `stages` buffers, a prologue of stages - 1 groups, rows read by other lanes."""
-    stages = draw(st.sampled_from([2, 3]))
-    wait = draw(st.sampled_from([stages - 2, stages - 2, stages - 2, stages - 1, 0]))
+    stages, wrong = draw(st.sampled_from([2, 3])), mistake(draw, right, "wait", "commit", "barrier")
+    wait = stages - 1 if wrong == "wait" else draw(st.sampled_from([stages - 2, stages - 2, 0]))
     layout = "[32 | t 32@0 | v]"
     lane = draw(st.sampled_from(["c0", "c0 ^ 1"]))
     ahead = stages - 1
@@ -145,18 +145,16 @@ def pipeline(draw: st.DrawFn) -> Kernel:
     fetch = [
         f"copy s[(i + {ahead}) % {stages}, c0] <- x[i + {ahead}, c0] shape 32 if i + {ahead} < T else 0.0 "
         f"layout {layout} via cp.async",
-        _pick(draw, "commit_group", ""),
+        "" if wrong == "commit" else "commit_group",
     ]
     use = [
         f"copy r[c0] <- s[i % {stages}, {lane}] shape 32 layout {layout} via ld.shared",
         f"assert (l) in 32 {{r[c0] carries [i, {lane}]}}",
         f"copy out[i, c0] <- r[c0] shape 32 layout {layout} via st.global",
     ]
-    first = [f"wait_group {wait}", _pick(draw, "barrier", "")]
-    late = draw(st.booleans())
-    loop = [*first, *use, *fetch] if late else [*first, *fetch, *use]
-    if late:
-        loop.insert(len(first) + len(use), _pick(draw, "barrier", ""))
+    first = [f"wait_group {wait}", "" if wrong == "barrier" else "barrier"]
+    between = draw(st.sampled_from(["barrier", ""]))
+    loop = [*first, *use, between, *fetch] if draw(st.booleans()) else [*first, *fetch, *use]
     head = f"""
 size T
 tensor x: float32[T, 32] strides [32:int64, 1:int64] align 4
@@ -380,6 +378,15 @@ fragment r: float32 8x8 layout {read}
     )
 
 
+ASYNCHRONOUS = {
+    family.__name__: family
+    for family in (
+        pipeline, copies, loads, peers, streams, shares, relays, handovers, exchanges, contractions, stores, turning,
+    )
+}  # fmt: skip
+"""Families in which statements run beside others, by name. Each can be drawn right, or with a mistake."""
+
+
 def kernels() -> st.SearchStrategy[Kernel]:
     """A well-formed explicit kernel, right or wrong."""
     synchronous = (
@@ -394,9 +401,7 @@ def kernels() -> st.SearchStrategy[Kernel]:
         replicas(),
         vectors(),
     )
-    threads = (pipeline(), copies(), loads(), peers())
-    asynchronous = (*threads, streams(), shares(), relays(), handovers(), exchanges(), contractions(),
-                    contractions(), stores(), turning())  # fmt: skip
+    asynchronous = (*(family() for family in ASYNCHRONOUS.values()), contractions())
     indexed = tuple(family() for family in indices.FAMILIES)
     overlapping = tuple(family() for family in overlaps.FAMILIES)
     # Of thirty: a third depend on data, a tenth write cells twice in a statement, a third and more are asynchronous.

@@ -121,10 +121,12 @@ class Tally:
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> tuple[Kernel, str, list[dict[str, int]]]:
-    """A generated kernel or one mutation of it (by name, "" for none), and sizes to try it at."""
-    kernel, name = draw(kernels()), ""
-    if draw(st.booleans()):
+def cases(draw: st.DrawFn, only: st.SearchStrategy[Kernel] | None) -> tuple[Kernel, str, list[dict[str, int]]]:
+    """A generated kernel or one mutation of it (by name, "" for none), and sizes to try it at.
+
+    `only`: kernels that are tried as they are drawn, in place of all."""
+    kernel, name = draw(kernels() if only is None else only), ""
+    if only is None and draw(st.booleans()):
         mutation = draw(mutations(kernel))
         kernel, name = mutation.kernel, mutation.name
     return kernel, name, draw(st.lists(sizes(kernel), min_size=1, max_size=3))
@@ -247,10 +249,12 @@ def run(
     emitted: bool = False,
     seconds: float = inf,
     again: int = 0,
+    only: st.SearchStrategy[Kernel] | None = None,
 ) -> Tally:
     """Examines `count` cases drawn from the seed `number`, their emitted texts as well; tells `progress` after each.
 
-    After `seconds` no further case is drawn. One kernel in `again` has a second look.
+    After `seconds` no further case is drawn. One kernel in `again` has a second look. `only`: kernels that are drawn
+    in place of all, without mutations.
     """
     tally, end = Tally(emitted=emitted, looks=Looks(again)), time.monotonic() + seconds
 
@@ -262,7 +266,7 @@ def run(
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )
-    @given(cases())
+    @given(cases(only))
     def one(case: tuple[Kernel, str, list[dict[str, int]]]) -> None:
         if time.monotonic() > end:
             raise _Over

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tests.strategies import ASYNCHRONOUS
 from tests.verify.differential import Tally, run
 
 SEED = 9712
-ASYNCHRONOUS = ("pipeline", "copies", "loads", "streams", "shares", "relays", "contractions", "stores", "handovers",
-                "exchanges", "peers", "turning")  # fmt: skip
-
 
 def agreed(tally: Tally, count: int) -> None:
     assert not tally.disagreements, "\n\n".join(tally.disagreements)
@@ -32,4 +30,14 @@ def test_four_hundred(capsys: pytest.CaptureFixture[str]) -> None:
     asynchronous = tally.total("kernels", *ASYNCHRONOUS)
     assert 160 <= asynchronous <= 280
     assert tally.total("unknown", *ASYNCHRONOUS) <= asynchronous // 10
-    assert all(tally.total(verdict, family) for verdict in ("proved", "refuted") for family in ASYNCHRONOUS)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("family", ASYNCHRONOUS)
+def test_right_ones_are_proved_and_wrong_ones_refuted(family: str) -> None:
+    right = run(6, SEED, only=ASYNCHRONOUS[family](right=True))
+    assert not right.disagreements, "\n\n".join(right.disagreements)
+    assert right.total("proved") == right.total("kernels") > 0, right.examples
+    wrong = run(12, SEED, only=ASYNCHRONOUS[family](right=False))
+    assert not wrong.disagreements, "\n\n".join(wrong.disagreements)
+    assert wrong.total("refuted"), wrong.table()

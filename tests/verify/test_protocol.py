@@ -6,6 +6,7 @@ import pytest
 
 from argus.diagnostic import Diagnostic, Severity, Verdict
 from argus.ir.nodes import Kernel
+from argus.ir.text import parse_kernel
 from argus.verify import verify
 from tests.verify.hopper import gemm
 from tests.verify.hopper_mutants import MUTANTS
@@ -62,3 +63,47 @@ def test_rejected(name: str) -> None:
     assert REFUTED[name] in {d.code for d in refuted}, refuted
     for diagnostic in refuted:
         assert diagnostic.witness is not None and diagnostic.witness.replayed, diagnostic
+
+
+UNUSED = """
+kernel unused
+target sm_90a
+warps 8 of 32
+tensor x: float32[16, 32] strides [32:int64, 1:int64] align 16
+tensor out: float32[16, 32] strides [32:int64, 1:int64] align 4
+grid [1]
+shared s: float32 8x32 layout Sw<3,2,3> o 0 o (8,32):(32,1) at 0
+mbarrier full count 1 arrivals 1 at 1024
+mbarrier empty count 1 arrivals 1 at 1032
+fragment r: float32 8x32 layout [8x32 | t 32@1 | v 8@0]
+body {
+  mbarrier_init full
+  mbarrier_init empty
+  mbarrier_fence
+  barrier
+  roles {
+    role producer warps 1 from 4 {
+      for n in 0 .. TRIPS step 1 {
+        mbarrier_wait empty[0] parity (n + 1) % 2
+        mbarrier_expect full[0] bytes 1024
+        copy s[c0, c1] <~ x[n * 8 + c0, c1] shape 8x32 via tma.load signal full[0]
+      }
+    }
+    role reader warps 1 from 0 {
+      for n in 0 .. TRIPS step 1 {
+        mbarrier_wait full[0] parity n % 2
+        copy r[c0, c1] <- s[c0, c1] shape 8x32 layout [8x32 | t 32@1 | v 8@0] via ld.shared
+        copy out[n * 8 + c0, c1] <- r[c0, c1] shape 8x32 layout [8x32 | t 32@1 | v 8@0] via st.global
+      }
+    }
+  }
+}
+"""
+
+
+def test_a_barrier_at_which_nobody_arrives() -> None:
+    """It serves waits that ask for no phase, and no others."""
+    rows = UNUSED.replace("[16, 32]", "[8, 32]").replace("TRIPS", "1")
+    assert errors(parse_kernel(rows))[0] is Verdict.PROVED
+    verdict, found = errors(parse_kernel(UNUSED.replace("TRIPS", "2")))
+    assert verdict is Verdict.REFUTED and "arrival-count" in {d.code for d in found}

@@ -85,8 +85,10 @@ class _Progress:
     def _not_lapped(self, wait: Wait) -> list[Finding]:
         """Check that the phase after the awaited one needs an arrival that comes after the wait."""
         assert wait.site.role is not None
-        waited = self._model.iteration_schedule(wait.site)
-        for team in self._arriving(wait.barrier).values():
+        waited, arriving = self._model.iteration_schedule(wait.site), self._arriving(wait.barrier)
+        if not arriving:  # then no phase completes
+            return []
+        for team in arriving.values():
             following = ((wait.next.apply_range(when), name) for name, when in team.items())
             if all(self._comes_after(arrivals, waited, wait.site.role, name) for arrivals, name in following):
                 return []

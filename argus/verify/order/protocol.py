@@ -117,7 +117,7 @@ class Protocol:
         waiting = [s for s in uses if isinstance(s.stmt, MbarrierWait)]
         waits = [self._wait(ring, s, keys) for s, keys in self.uses.named(ring, waiting, once=False)]
         waits += [self._meeting(ring, e) for e in arrivals if isinstance(e.site.stmt, BarrierSync)]
-        problem = self._count(barrier, arrivals, uses[0])
+        problem = None if self._idle(arrivals, waits) else self._count(barrier, arrivals, uses[0])
         if problem is not None or isinstance(signals, Finding):
             self.findings += [f for f in (problem, signals) if isinstance(f, Finding)]
         elif not any(w is None for w in waits):
@@ -196,6 +196,10 @@ class Protocol:
         return (ahead + rounds + (0 if self.model.context.same(keys, nearest) else 1)) % 2 == 0
 
     # ------------------------------------------------------------------ arrivals and bytes
+
+    def _idle(self, arrivals: list[Event], waits: list[Wait | None]) -> bool:
+        """Return True if nobody arrives at a barrier, and no wait needs a phase of it to complete."""
+        return not arrivals and all(w is not None and self.model.context.nothing(w.needs.domain()) for w in waits)
 
     def _count(self, barrier: Mbarrier, arrivals: list[Event], use: Site) -> Finding | None:
         """Check that the arrivals of all roles in one phase add up to the initialised count."""
