@@ -60,8 +60,12 @@ class Cheat:
         return KERNEL.replace(self.old, self.new)
 
 
-def _stored(title: str, new: str) -> Cheat:
-    return Cheat(title, "prove", RESULT, new)
+def _stored(title: str, new: str, stage: str = "prove") -> Cheat:
+    return Cheat(title, stage, RESULT, new)
+
+
+def _imported(title: str, code: str) -> Cheat:
+    return Cheat(title, "parse", "TWICE = 2.0\n", f"TWICE = 2.0\n{code}")
 
 
 CHEATS = (
@@ -127,8 +131,8 @@ CHEATS = (
           "    al.store(out[row, cols], al.where(old == new, old, new * 2.0), mask=cols < N)\n"),
     Cheat("a constant that differs little, twice", "prove", RESULT, f"{RESULT} * 1.0000009 * 1.0000009"),
     # what reads otherwise than it means
-    Cheat("a second kernel of the name", "prove", STORE, f"{STORE}\n\n{WRONG}"),
-    Cheat("a constant that is bound twice", "task", "TWICE = 2.0\n", "TWICE = 2.0\nTWICE = 1.0\n"),
+    Cheat("a second kernel of the name", "parse", STORE, f"{STORE}\n\n{WRONG}"),
+    Cheat("a constant that is bound twice", "parse", "TWICE = 2.0\n", "TWICE = 2.0\nTWICE = 1.0\n"),
     Cheat("a constant that Python binds again", "parse", "TWICE = 2.0\n",
           "TWICE = 2.0\nfor TWICE in (1.0,):\n    pass\n"),
     Cheat("a tile that admits less", "task", "BLOCK: al.constexpr = 128", "BLOCK: al.constexpr = 1"),
@@ -137,6 +141,35 @@ CHEATS = (
           f'{REQUIRES}    al.assume(M > 0, "yes\\nint main() {{ return 0; }}")\n'),
     Cheat("the language under another module's name", "parse", "import argus.language as al",
           "import argus.language as al\nimport math as al"),
+    # what Python runs when somebody imports the best file
+    _imported("a module of the timer is changed", "import torch\ntorch.cuda.synchronize = lambda: None\n"),
+    _imported("the timer's function is another one", "from argus.tuning import bench\nbench.do_bench = min\n"),
+    _imported("a file is opened", "open('/dev/null', 'w')\n"),
+    _imported("a thread that outlives the call", "import threading\nthreading.Thread(target=print).start()\n"),
+    _imported("a variable of the environment", "import os\nos.environ['CUDA_LAUNCH_BLOCKING'] = '0'\n"),
+    _imported("a last word as an object goes", "class Late:\n    def __del__(self):\n        print('best')\n"),
+    _imported("names that a module makes when asked", "def __getattr__(name):\n    return print\n"),
+    _imported("a constant that is code", "S = f'{print()}'\n"),
+    _imported("a constant that takes all memory", "S = 'a' * 10**10\n"),
+    _imported("a constant that takes all time", "S = 9**9**9\n"),
+    _imported("a hidden part of the language's module", "S = al.__builtins__\n"),
+    _imported("an import of everything", "from argus.kernels import *\n"),
+    Cheat("a cache around the kernel", "parse", "@argus.kernel", "@functools.cache\n@argus.kernel"),
+    Cheat("a decorator behind the kernel's", "parse", "@argus.func", "@argus.func\n@print"),
+    Cheat("a type of the result that is code", "parse", "128,\n):", "128,\n) -> print():"),
+    Cheat("a default that is code", "parse", "def scaled(x):", "def scaled(x, y=print()):"),
+    Cheat("a part that runs as a script", "parse", STORE, f"{STORE}\n\nif __name__ == '__main__':\n    print()\n"),
+    Cheat("the kernel's name, bound to something else", "parse", STORE, f"{STORE}\n\nnorm = 0\n"),
+    Cheat("a method of the kernel is another one", "parse", STORE, f"{STORE}\n\nnorm.__call__ = print\n"),
+    Cheat("an encoding in which comments are code", "parse", '"""Rows',
+          '# coding: utf-7\n# +AAo-print()+AAo-\n"""Rows'),
+    Cheat("a name that Python takes for another one", "parse", STORE,
+          f"{STORE}\n\n@argus.func\ndef \uff53caled(x):\n    return x * 0.0\n"),
+    # what a tensor is beside its elements
+    _stored("a cache by the address of the data", f"values if x.data_ptr() else {RESULT}", "parse"),
+    _stored("another tensor's memory", f"{RESULT} + x.untyped_storage()[0]", "parse"),
+    Cheat("the input is changed for the reference", "task", STORE,
+          f"{STORE}    al.store(x[row, cols], values, mask=cols < N)\n"),
     # the reference, again
     Cheat("a copy of the reference", "task", "squares", "total"),
 )  # fmt: skip

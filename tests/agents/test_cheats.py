@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from argus.agents.imported import foreign
 from argus.agents.optimize import Folder, Problem, problem_of
 from argus.agents.optimize.compare import difference, differences
 from argus.agents.optimize.examine import examine
@@ -53,6 +54,29 @@ def test_nothing_of_a_candidate_runs_as_python(problem: Problem, tmp_path: Path)
     text = f"open({str(mark)!r}, 'w')\n__import__('os').abort()\n{KERNEL.replace('squares', 'sums')}"
     examine(problem, text, build=False)
     assert not mark.exists()
+
+
+@pytest.mark.parametrize(
+    "added",
+    [
+        "from argus.kernels.rows import x\n",
+        "import argus\n",
+        "HALF = TWICE * -0.5\n",
+        "LEAST = -float('inf')\n",
+        "TYPES = (al.float32, 'M N', 3)\n",
+        "@argus.func\ndef half(x, by=2.0):\n    return x / by\n",
+        "'a word'\n",
+    ],
+)
+def test_a_candidate_may_add_what_is_only_argus(added: str) -> None:
+    assert foreign(KERNEL, KERNEL.replace("TWICE = 2.0\n", f"TWICE = 2.0\n{added}")) == ""
+
+
+def test_the_authors_own_python_stays_and_is_run_as_often() -> None:
+    author = f"import os\nprint(os.name)\n{KERNEL}"
+    assert foreign(author, author.replace("squares", "total")) == ""
+    assert "print(os.name)" in foreign(author, f"{author}print(os.name)\n")
+    assert "`os`" in foreign(author, f"{author}from argus import kernel as os\n")
 
 
 def test_names_of_the_machine_are_names_like_others(problem: Problem) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from argus import compile
-from argus.agents.invariants import stripped, synthesised
+from argus.agents.invariants import stripped, synthesis, synthesised
 from argus.agents.invariants.names import names_of
 from argus.cli import main
 from argus.diagnostic import ArgusError, Verdict
@@ -23,10 +24,10 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 TARGET = "sm_80"
 
 
-def tile(name: str, old: str = "", new: str = "") -> compile.TileKernel:
+def tile(name: str, old: str = "", new: str = "", target: str = TARGET) -> compile.TileKernel:
     text = (EXAMPLES / f"{name}.py").read_text()
     assert old in text
-    return compile.elaborate(SourceFile(f"{name}.py", text.replace(old, new)), name, Options(target=TARGET))
+    return compile.elaborate(SourceFile(f"{name}.py", text.replace(old, new)), name, Options(target=target))
 
 
 def verdict(kernel: Kernel) -> Verdict:
@@ -47,6 +48,26 @@ def test_a_product_gets_the_authors_assertions_and_a_loop_invariant() -> None:
         assert line in text, text
     assert verdict(found.kernel) is Verdict.PROVED
     assert found.dropped > 0  # once(0, k0 + 32) is no invariant: the last block may be cut
+
+
+def test_invariants_leave_the_machines_work_alone() -> None:
+    """An assertion about a product in flight would take the warps that load from its loop."""
+    author = tile("gemm_hopper", target="sm_90a")
+    found = synthesised(author, "sm_90a")
+    plain, made = (
+        print_kernel(stripped(compile.lower(compile.TileKernel(stripped(k, specifications=True)), "sm_90a")))
+        for k in (author, stripped(found.kernel, tags=False, specifications=True))
+    )
+    assert found.assertions and plain == made and "mbarrier full" in plain
+
+
+def test_of_candidates_only_those_that_change_the_machines_work_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(synthesis, "_form", lambda kernel, target, active: str(sorted({*active} & {"b", "f"})))
+    bare: Any = None
+    assert synthesis._harmless(bare, TARGET, list("abcdefg")) == list("acdeg")  # type: ignore[arg-type]
+    assert synthesis._harmless(bare, TARGET, []) == []
+    monkeypatch.setattr(synthesis, "_form", lambda kernel, target, active: str(len(active) > 1))
+    assert synthesis._harmless(bare, TARGET, list("ab")) == []  # type: ignore[arg-type]
 
 
 def test_rings_of_buffers_are_followed() -> None:

@@ -11,7 +11,7 @@ from argus.agents.invariants.flow import Flow
 from argus.agents.invariants.stripped import stripped
 from argus.diagnostic import ArgusError, Diagnostic, Severity, Verdict
 from argus.ir.nodes import AssertTags, Kernel, Stmt
-from argus.ir.text import print_stmt
+from argus.ir.text import print_kernel, print_stmt
 from argus.ir.visit import numbered, rewrite_body
 from argus.source import SourceFile, Span
 from argus.work import LIMIT_S
@@ -50,6 +50,7 @@ def synthesised(kernel: compile.TileKernel, target: str, limit_s: float = LIMIT_
     active = Flow(bare).go()
     every = len(active)
     quick = stripped(bare, specifications=True)  # what elements move is proved without what they are worth
+    active = _harmless(quick, target, active)
     for number in range(1, _ROUNDS + 1):
         wrong = _unproved(quick, target, active, limit_s)
         if not wrong:
@@ -57,6 +58,31 @@ def synthesised(kernel: compile.TileKernel, target: str, limit_s: float = LIMIT_
             return Invariants(_with(bare, merged(kept)), tuple(kept), every - len(kept), number)
         active = _useful(_without(active, wrong, number > _PATIENT))
     return Invariants(compile.TileKernel(bare), (), every, _ROUNDS)
+
+
+def _harmless(kernel: Kernel, target: str, active: list[Candidate]) -> list[Candidate]:
+    """Leave out candidates that change the machine's work: an invariant must not make a kernel slower.
+
+    An assertion about the registers of a product, for example, makes every iteration wait for the product.
+    """
+    alone = _form(kernel, target, ())
+
+    def kept(part: list[Candidate]) -> list[Candidate]:
+        if not part or _form(kernel, target, part) == alone:
+            return part
+        middle = len(part) // 2
+        return [*kept(part[:middle]), *kept(part[middle:])] if middle else []
+
+    found = kept(active)
+    return found if _form(kernel, target, found) == alone else []
+
+
+def _form(kernel: Kernel, target: str, active: Sequence[Candidate]) -> str:
+    """Return the text of the lowered kernel without its candidates; "" if it does not lower with them."""
+    try:
+        return print_kernel(stripped(compile.lower(_with(kernel, active), target)))
+    except ArgusError:
+        return ""
 
 
 def _insist(kernel: Kernel, target: str, limit_s: float) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from argus import compile
+from argus.agents.imported import foreign
 from argus.agents.optimize.problem import Problem, admits
 from argus.agents.task import changed_task, specialised
 from argus.diagnostic import ArgusError, Diagnostic, Verdict
@@ -52,6 +53,9 @@ def shape_of(problem: Problem, text: str, *, limited: bool = True) -> tuple[Exam
     if hidden:
         said = f"it has characters that readers do not see: {', '.join(f'U+{ord(c):04X}' for c in hidden)}"
         return Examined("parse", said, "hidden-text"), None
+    runs = foreign(problem.text, text)
+    if runs:
+        return Examined("parse", runs, "python"), None
     try:
         tile = problem.kernel(text)
     except ArgusError as error:

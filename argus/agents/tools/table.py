@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from argus import compile, layout, mutate, pages
+from argus.agents.imported import foreign
 from argus.agents.invariants import annotated, annotated_json
 from argus.agents.optimize import Folder, Limits, Run, as_json, place_of_timing, problem_of
 from argus.agents.optimize.examine import predicted
@@ -96,7 +97,10 @@ def check(text: str, kernel: str = "", target: str = "sm_80", form: str = "pytho
 
 
 def _changes(author: str, text: str, kernel: str, target: str, form: str) -> str:
-    """Name the part of the author's task that a text changes; "" if it changes nothing."""
+    """Say which part of the author's task a text changes, or what it adds for Python to run; "" for neither."""
+    runs = foreign(author, text) if form == "python" else ""
+    if runs:
+        return runs
     theirs, ours = (lowered(_task(t, kernel, target, form)) for t in (author, text))
     return changed_task(theirs, ours) or ("preconditions" if specialised(theirs, ours) else "")
 

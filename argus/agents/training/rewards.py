@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from argus import compile
+from argus.agents.imported import foreign
 from argus.agents.optimize.problem import Problem
 from argus.agents.task import changed_task
 from argus.diagnostic import ArgusError, Severity, Verdict
@@ -63,7 +64,7 @@ def judged(problem: Problem, answer: str, limit_s: float = 10.0) -> Outcome:
         tile, author = problem.kernel(text), problem.kernel()
     except (ArgusError, AssertionError):
         return Outcome("parse", skill=skill)
-    if changed_task(author, tile):
+    if foreign(problem.text, text) or changed_task(author, tile):
         return Outcome("task", skill=skill)
     try:
         explicit = compile.lower(tile, problem.target)
