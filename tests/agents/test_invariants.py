@@ -63,11 +63,11 @@ def test_invariants_leave_the_machines_work_alone() -> None:
 
 def test_of_candidates_only_those_that_change_the_machines_work_go(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(synthesis, "_form", lambda kernel, target, active: str(sorted({*active} & {"b", "f"})))
-    bare: Any = None
-    assert synthesis._harmless(bare, TARGET, list("abcdefg")) == list("acdeg")  # type: ignore[arg-type]
-    assert synthesis._harmless(bare, TARGET, []) == []
+    harmless: Any = synthesis._harmless
+    assert harmless(None, TARGET, list("abcdefg")) == list("acdeg")
+    assert harmless(None, TARGET, []) == []
     monkeypatch.setattr(synthesis, "_form", lambda kernel, target, active: str(len(active) > 1))
-    assert synthesis._harmless(bare, TARGET, list("ab")) == []  # type: ignore[arg-type]
+    assert harmless(None, TARGET, list("ab")) == []
 
 
 def test_rings_of_buffers_are_followed() -> None:
