@@ -185,7 +185,7 @@ def _kernelbench(a: Arguments) -> Results:
     levels = tuple(map(int, a.levels.split(",")))
     return kernelbench.run(kernelbench.Plan(
         a.root, levels, a.folder, a.floors, a.seconds, a.batches, tuple(range(a.devices)), a.survey,
-        tuple(a.only or ()), a.workers, not a.without_compile,
+        tuple(a.only or ()), a.workers, not a.without_compile, a.part,
     ))  # fmt: skip
 
 
@@ -318,7 +318,9 @@ COMMANDS = (
         _folder("build/kernelbench", "rows are kept there"), _seconds(900.0, "what one problem may take"),
         _batches(10, "each side"), _option("--devices", "how many GPUs share the problems", int, default=1),
         _option("--workers", "processes a GPU: one is timed, the others compile", int, default=1),
-        _flag("--without-compile", "take torch.compile's times from the file of floors"), _SURVEY)),
+        _flag("--without-compile", "take torch.compile's times from the file of floors"),
+        ("--part", {"choices": ("all", "check", "time"), "default": "all",
+                    "help": "check results or measure times; both add to the same rows"}), _SURVEY)),
     Command("models", "whole models of transformers beside eager and torch.compile", _models, (
         _repeated("--only", "only this model; repeat", "NAME"),
         ("--mode", {"choices": ("inference", "training", "both"), "default": "both"}),

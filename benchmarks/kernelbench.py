@@ -4,8 +4,9 @@
 
 DIR holds `level1`, `level2` and `level3` of the benchmark, which is not part of this repository. A problem that has a
 row in the folder of results is not run again, so an interrupted run goes on where it stopped. Several problems compile
-side by side on a device; only one at a time is checked and timed there. `--survey` needs no GPU: problems are traced
-with tensors of their real sizes that have no contents, and their kernels are generated and proved.
+side by side on a device; only one at a time is checked and timed there. `--part check` and `--part time` do one of the
+two, and add to the same rows: checks may then run while something else uses the device. `--survey` needs no GPU:
+problems are traced with tensors of their real sizes that have no contents, and their kernels are generated and proved.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _ENVIRONMENT = {"PYTORCH_NVML_BASED_CUDA_CHECK": "1", "TORCHINDUCTOR_COMPILE_THR
 class Plan:
     """Settings of a run. `floors`: a file with the least time of each problem, and times of earlier runs; `folder`:
     keeps the rows; `seconds`: a problem's limit; `devices`: numbers of GPUs that share the problems; `workers`:
-    processes a GPU; `compiled`: False takes torch.compile's times from the file of floors."""
+    processes a GPU; `compiled`: False takes torch.compile's times from the file of floors; `part`: one of `PARTS`."""
 
     root: Path
     levels: tuple[int, ...]
@@ -45,6 +46,11 @@ class Plan:
     only: tuple[str, ...] = ()
     workers: int = 1
     compiled: bool = True
+    part: str = "all"
+
+
+PARTS = ("all", "check", "time")
+"""What is done with a problem: its results are checked, it is timed, or both."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +66,7 @@ class Task:
     survey: str
     sides: tuple[str, ...]
     workers: int
+    part: str
 
 
 def run(plan: Plan) -> Results:
@@ -70,10 +77,24 @@ def run(plan: Plan) -> Results:
     for variable, value in _ENVIRONMENT.items():
         os.environ.setdefault(variable, value)
     known = _floors(plan.floors)
-    crowded = _run_all(plan, known, [p for p in problems(plan) if not _row_file(plan, p).exists()], plan.workers)
+    crowded = _run_all(plan, known, [p for p in problems(plan) if _is_due(plan, p)], plan.workers)
     _run_all(plan, known, crowded, 1)
-    rows = [json.loads(f.read_text(encoding="utf-8")) for p in problems(plan) if (f := _row_file(plan, p)).exists()]
+    rows = [row for p in problems(plan) if (row := _row(plan, p)) is not None]
     return Results("KernelBench", rows, _notes(plan), _summary(rows))
+
+
+def _is_due(plan: Plan, file: Path) -> bool:
+    """Return True if a problem has no row yet, or one without what this run looks for."""
+    row = _row(plan, file)
+    if row is None:
+        return True
+    return (plan.part == "time" and row["argus_us"] is None) or (plan.part == "check" and not row["correct"])
+
+
+def _row(plan: Plan, file: Path) -> dict[str, Any] | None:
+    """Return a problem's row, or None if it has none."""
+    path = _row_file(plan, file)
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
 
 def _run_all(plan: Plan, known: dict[str, dict[str, Any]], files: list[Path], workers: int) -> list[Path]:
@@ -87,12 +108,24 @@ def _run_all(plan: Plan, known: dict[str, dict[str, Any]], files: list[Path], wo
             if workers > 1 and row["note"] == OUT_OF_MEMORY:
                 crowded.append(file)
                 continue
-            earlier = known.get(name(file), {})
-            row |= {"floor_us": earlier.get("floor_us")}
-            row |= {} if plan.compiled or plan.survey else {"compile_us": earlier.get("compile_us")}
+            floors = known.get(name(file), {})
+            row |= {"floor_us": floors.get("floor_us")}
+            row |= {} if plan.compiled or plan.survey else {"compile_us": floors.get("compile_us")}
+            row = _joined(_row(plan, file), row)
             write_whole(_row_file(plan, file), (json.dumps(row) + "\n").encode())
             print(f"{count}/{len(files)} {_told(row)}", file=sys.stderr, flush=True)
     return crowded
+
+
+def _joined(earlier: dict[str, Cell] | None, row: dict[str, Cell]) -> dict[str, Cell]:
+    """Return an earlier run's row with what this run found. If a problem was checked and cannot be timed, it stays
+    checked, with a note."""
+    if earlier is None:
+        return row
+    found = {key: value for key, value in row.items() if value not in (None, "")}
+    if row["argus_us"] is None and earlier["correct"]:
+        del found["correct"]
+    return earlier | found
 
 
 def _result(file: Path, done: Future[dict[str, Cell]]) -> dict[str, Cell]:
@@ -156,13 +189,23 @@ def _task(plan: Plan, file: Path, device: int) -> Task:
         file,
         row.with_suffix(".made"),
         row.with_suffix(".log"),
-        plan.folder / f"device{device}.lock",
+        plan.folder / f"device{device}.{_turn(plan, file)}.lock",
         device,
         plan.batches,
         plan.survey,
         sides,
         max(1, (os.cpu_count() or 1) // processes),
+        plan.part,
     )
+
+
+_CHECKED_BESIDE = 3
+"""How many problems are checked side by side on a device if nothing is timed."""
+
+
+def _turn(plan: Plan, file: Path) -> int:
+    """Return the number of the lock for which a problem waits."""
+    return int(file.stem.partition("_")[0]) % _CHECKED_BESIDE if plan.part == "check" else 0
 
 
 def _in_child(task: Task) -> None:

@@ -99,7 +99,8 @@ def measured(task: Task) -> dict[str, Any]:
         torch.cuda.empty_cache()
         with alone(task.lock):
             _compile(module, sides)
-            return _figures(module, original, sides, task.batches)
+            row = _checked(module, original, sides) if task.part != "time" else {"correct": ""}
+            return row | (_timed(module, sides, task.batches) if task.part != "check" else {})
 
 
 def _compile_beside_others(module: Any, sides: dict[str, Callable[..., Any]], workers: int) -> None:
@@ -147,22 +148,27 @@ def alone(lock: Path) -> Iterator[None]:
         signal.alarm(0)
 
 
-def _figures(module: Any, original: Any, sides: dict[str, Callable[..., Any]], batches: int) -> dict[str, Any]:
+def _checked(module: Any, original: Any, sides: dict[str, Callable[..., Any]]) -> dict[str, Any]:
+    """Return whether the results are correct, and what was proved and allocated."""
     wrong = [text for seed, scale in enumerate(SCALES) if (text := _wrong(module, original, sides, seed, scale))]
     report = argus.compile_report(sides["argus"])
     peaks = {name: _peak(module, call) for name, call in sides.items()}
-    row: dict[str, Any] = {
+    return {
         "correct": "no" if wrong else "yes",
         "note": "; ".join([*wrong, *_slowest(report)]),
         "peak_memory": peaks["argus"] / peaks["eager"],
         "proved_share": report.proved_share,
     }
+
+
+def _timed(module: Any, sides: dict[str, Callable[..., Any]], batches: int) -> dict[str, float]:
+    """Return the time of each side."""
     sets = rotating(lambda: _inputs(module, 99, 1.0), "cuda")
     runs = {f"{name}_us": (lambda call=call: batch(call, sets) * 1e6) for name, call in sides.items()}
     start = perf_counter()
     in_turns(runs, 1)
     turn = perf_counter() - start
-    return row | in_turns(runs, max(LEAST_BATCHES, min(SHORT * batches, int(TIMED / turn))))
+    return in_turns(runs, max(LEAST_BATCHES, min(SHORT * batches, int(TIMED / turn))))
 
 
 def _slowest(report: Any) -> list[str]:

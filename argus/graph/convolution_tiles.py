@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from math import prod
 
 from argus.graph.layout import LEFT, PARALLEL, PLACE, REDUCED, RIGHT, Axis, Layout
 from argus.graph.space import Mismatch
 from argus.graph.tiles import ELEMENTS, power, power_of
+from argus.ir.machine import H200
 
 LEAST_CHANNELS, LEAST_FILTERS = 3, 8
 """Smallest number of channels and filters of a convolution that uses matrix instructions."""
@@ -20,7 +22,7 @@ FEW_CHANNELS = 16
 class ConvolutionTile:
     """A convolution's tile: `filters` along the axis `rows` (if any) by pixels along the axes `pixels`, each with its
     part of the tile, and `k` channels at a time. `mma`: a matrix instruction computes it. `flat`: the pixels that
-    a tap meets are a box of the image."""
+    a tap meets are a box of the image. `last`: results have their channels last, and pixels are the tile's rows."""
 
     rows: Axis | None
     pixels: tuple[tuple[Axis, int], ...]
@@ -33,22 +35,54 @@ class ConvolutionTile:
     warps: int
     producers: int = 0
     flat: bool = False
+    last: bool = False
+
+    @property
+    def rows_by_columns(self) -> str:
+        """The tile's shape in the kernel's text."""
+        return "(WIDTH, HEIGHT)" if self.last else "(HEIGHT, WIDTH)"
 
 
-def flat_tile(layout: Layout, spatial: tuple[Axis, ...], target: str, bits: int) -> ConvolutionTile:
-    """Return the tile of a convolution whose image is read by boxes of `width` consecutive pixels."""
+def flat_tile(layout: Layout, spatial: tuple[Axis, ...], places: int, target: str, bits: int) -> ConvolutionTile:
+    """Return the tile of a convolution whose image is read by boxes of `width` consecutive pixels, of which an image
+    has `places`."""
     rows = _filters(layout)
     if rows is None:
         raise Mismatch("no axis of filters")
-    filters = 64 if -(-rows.extent // 64) % 2 else 128
-    # The result is stored through shared memory, which must have room for it.
-    plain = len(spatial) == 1 and filters == 128
-    width, stages, warps, producers = 128 if plain else 256, 4, filters // 16, 4
-    if target != "sm_90a":
-        filters, width, stages, warps, producers = 32, 32, 3, 4, 0
     pixels = tuple((a, 1) for a in spatial)
     grid = _beside(layout, rows, pixels)
-    return ConvolutionTile(rows, pixels, grid, filters, width, 1024 // bits, stages, True, warps, producers, True)
+    filters, width = _fewest_turns(rows.extent, places, grid)
+    last = _stored_last(layout, rows)
+    # The result is stored through shared memory, which must have room for it.
+    if len(spatial) == 1 and filters == 128 and not last:
+        width = min(width, 128)
+    stages, warps, producers = 4, (width if last else filters) // 16, 4
+    warps = min(warps, 8)
+    if target != "sm_90a":
+        filters, width, stages, warps, producers = 32, 32, 3, 4, 0
+    return ConvolutionTile(rows, pixels, grid, filters, width, 1024 // bits, stages, True, warps, producers, True, last)
+
+
+def _fewest_turns(filters: int, places: int, grid: tuple[Axis, ...]) -> tuple[int, int]:
+    """Return the filters and the places of a tile such that the multiprocessors take the fewest turns, each as long as
+    the tile is large. Small tiles read their factors for fewer products."""
+    images = prod(a.extent if isinstance(a.extent, int) else _MANY for a in grid)
+
+    def turns(tile: tuple[int, int]) -> float:
+        blocks = -(-filters // tile[0]) * -(-places // tile[1]) * images
+        return -(-blocks // H200.multiprocessors) * prod(tile) * (1 + 24 / tile[0] + 24 / tile[1])
+
+    return min(((f, w) for f in (128, 64) for w in (256, 128, 64)), key=turns)
+
+
+_MANY = 1024
+"""The number of images that is assumed where it is not known."""
+
+
+def _stored_last(layout: Layout, rows: Axis) -> bool:
+    """Return True if results, and so tensors that are read behind the products, have their channels last."""
+    made = layout.writes[0]
+    return bool(made.axes) and made.axes[-1] is rows and made.strides[-1] == 1
 
 
 _WIDTHS, _MOST_IDLE, _LEAST_WIDTHS = (128, 64, 32), 1.6, 16
@@ -74,8 +108,9 @@ def row_tile(layout: Layout, spatial: tuple[Axis, ...], row: int, target: str, b
     if target != "sm_90a":
         filters, width, stages, warps, producers = 32, 32, 3, 4, 0
     pixels = (*((a, 1) for a in spatial[:-1]), (spatial[-1], width))
-    grid = _beside(layout, rows, pixels)
-    return ConvolutionTile(rows, pixels, grid, filters, width, 1024 // bits, stages, True, warps, producers, True)
+    grid, last = _beside(layout, rows, pixels), target == "sm_90a" and _stored_last(layout, rows)
+    warps = min(width // 16, 8) if last else warps
+    return ConvolutionTile(rows, pixels, grid, filters, width, 1024 // bits, stages, True, warps, producers, True, last)
 
 
 def direct_tile(layout: Layout, spatial: tuple[Axis, ...]) -> ConvolutionTile:

@@ -1,6 +1,7 @@
 """Kernels of convolutions, with the elementwise operators behind them.
 
-A tile has filters as rows and pixels as columns. With a matrix instruction the convolution is an implicit product: for
+A tile has filters as rows and pixels as columns, or the reverse if results have their channels last. With a matrix
+instruction the convolution is an implicit product: for
 each tap and each part of the channels, the filters and the pixels under the tap are loaded into shared memory. Pixels
 outside the image are zero there. Without a matrix instruction, products are added up one by one.
 
@@ -56,7 +57,7 @@ class ConvolutionEmitter(Emitter):
         self.here = self.block
         self.grid()
         self.pixels()
-        shape = "(WIDTH,)" if self.flat else "(HEIGHT, WIDTH)"
+        shape = "(WIDTH,)" if self.flat else self.conv.rows_by_columns
         self.out.add(f"total = al.zeros({shape}, al.float32)")
         if self.conv.mma:
             self.multiply()
@@ -165,10 +166,15 @@ class ConvolutionEmitter(Emitter):
 
     def index(self, axis: Axis) -> str:
         """Return the index along an axis, shaped so that the indices broadcast to a tile."""
+        if self.conv.last:
+            return f"{axis.index}[:, None]" if axis.symbol in self.lines else axis.index
         return f"{axis.index}[:, None]" if axis is self.filter else super().index(axis)
 
     def conditions(self, axis: Axis) -> list[str]:
         """Return the conditions under which a tile's elements are inside an axis."""
+        if self.conv.last:
+            inside = f"({axis.index} < {axis.size})"
+            return [inside] if axis is self.conv.rows else [f"{inside}[:, None]"] if axis in self.across else []
         if not self.window.turns:
             return super().conditions(axis)
         if axis is self.filter and self.conv.rows is not None:
@@ -195,9 +201,9 @@ class ConvolutionEmitter(Emitter):
         if not conv.flat:
             out.add(f"{c.index} = {c.index}0 + al.arange(DEPTH)")
         conditions = self.taps(parts, turns)
-        left = self.filters(conditions)
-        right = self.windows()
-        out.add(f"total = al.mma({left}, {right}, total)")
+        filters, windows = self.filters(conditions), self.windows()
+        out.add(f"total = al.mma({windows}, {filters}, total)" if conv.last
+                else f"total = al.mma({filters}, {windows}, total)")  # fmt: skip
         out.depth -= 1
 
     def taps(self, parts: int, turns: list[int]) -> list[str]:

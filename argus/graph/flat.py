@@ -11,6 +11,7 @@ to no pixel; they are computed but not stored. `decompose` pads images and conve
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import ceil, prod
 from typing import Any
 
@@ -47,8 +48,20 @@ def is_flat(group: Group, bits: int) -> bool:
 
 def tile_of(group: Group, layout: Layout, target: str, bits: int) -> ConvolutionTile:
     """Choose the tile of a flat convolution."""
-    spatial = tuple(d.result for d in spatials(group, layout) if d.result is not None)
-    return flat_tile(layout, spatial, target, bits)
+    dims, x = spatials(group, layout), meta_of(inputs(group.window)[0])
+    assert x is not None
+    spatial = tuple(d.result for d in dims if d.result is not None)
+    return flat_tile(layout, spatial, _places(dims, _inner(x.shape[2:])), target, bits)
+
+
+def _inner(sizes: Any) -> list[int]:
+    """Return the number of places between neighbours along each dimension of an image."""
+    return [prod(sizes[d + 1 :]) for d in range(len(sizes))]
+
+
+def _places(dims: Sequence[Spatial], inner: Sequence[int]) -> int:
+    """Return the number of an image's places from the first pixel of the result to the last one."""
+    return sum((pixels_of(d) - 1) * step for d, step in zip(dims, inner, strict=True)) + 1
 
 
 class FlatEmitter(ConvolutionEmitter):
@@ -57,15 +70,15 @@ class FlatEmitter(ConvolutionEmitter):
     def __init__(self, group: Group, layout: Layout, tile: ConvolutionTile) -> None:
         super().__init__(group, layout, tile)
         sizes: Any = next(p for p in layout.reads if p.use == "x").meta.shape[2:]
-        self.inner = [prod(sizes[d + 1 :]) for d in range(len(sizes))]
-        self.image = sizes
+        self.inner, self.image = _inner(sizes), sizes
+        self.lines = {axis.symbol for axis in self.across}
 
     def grid(self) -> None:
         """Emit the program ids. A tile begins at a place of an image."""
         conv = self.conv
         assert conv.rows is not None
         f = conv.rows.index
-        last = sum((pixels_of(d) - 1) * inner for d, inner in zip(self.dims, self.inner, strict=True)) + 1
+        last = _places(self.dims, self.inner)
         axes = [(f"p{f}", f"al.cdiv({conv.rows.size}, HEIGHT)"), ("run", str(ceil(last / conv.width)))]
         axes += [(axis.index, axis.size) for axis in conv.grid]
         names, extents = ", ".join(n for n, _ in axes), ", ".join(extent for _, extent in axes)

@@ -12,10 +12,12 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
+from multiprocessing import get_context
 from pathlib import Path
 
 from argus.backend.cache import DiskCache, Entry, cache_key
@@ -73,12 +75,12 @@ def prove_all(orders: Sequence[ProofRequest], workers: int | None = None) -> lis
             unknown.setdefault(key, []).append(place)
     cores = workers or len(os.sched_getaffinity(0))
     beside = cores > 1 and len(unknown) >= _SIDE_BY_SIDE
-    with progress("prove kernels", len(unknown)) as show, ThreadPoolExecutor(cores if beside else 1) as pool:
-        running = {pool.submit(_in_a_process if beside else prove, orders[p[0]]): p for p in unknown.values()}
-        for done in as_completed(running):
-            for place in running[done]:
-                found[place] = done.result()
-            show.step(orders[running[done][0]].name)
+    places = list(unknown.values())
+    wanted = [orders[p[0]] for p in places]
+    with progress("prove kernels", len(wanted)) as show:
+        for number, outcome in _side_by_side(wanted, cores) if beside else enumerate(map(prove, wanted)):
+            found |= dict.fromkeys(places[number], outcome)
+            show.step(wanted[number].name)
     return [found[place] for place in range(len(orders))]
 
 
@@ -107,21 +109,46 @@ def stored(order: ProofRequest) -> Path | None:
 
 
 def main() -> int:
-    """Prove the order on standard input and print the outcome."""
-    outcome = prove(pickle.load(sys.stdin.buffer))
-    print(json.dumps([outcome.verdict, outcome.reason]))
+    """Prove the orders on standard input in several processes, and print a line for each outcome.
+
+    The compiler is loaded once, before the processes are forked."""
+    import argus.compile  # noqa: F401
+
+    orders, workers = pickle.load(sys.stdin.buffer)
+    with ProcessPoolExecutor(min(workers, len(orders)), get_context("fork")) as pool:
+        running = {pool.submit(prove, order): number for number, order in enumerate(orders)}
+        for done in as_completed(running):
+            outcome = done.result()
+            print(json.dumps([running[done], outcome.verdict, outcome.reason]), flush=True)
     return 0
 
 
-def _in_a_process(order: ProofRequest) -> Outcome:
+def _side_by_side(orders: Sequence[ProofRequest], workers: int) -> Iterator[tuple[int, Outcome]]:
+    """Yield the number and the outcome of each order, as processes find them. If a process dies, each order without an
+    outcome gets a process of its own."""
+    left = set(range(len(orders)))
+    for number, outcome in _proved_elsewhere(orders, workers):
+        left.discard(number)
+        yield number, outcome
+    for number in sorted(left):
+        outcomes = [outcome for _, outcome in _proved_elsewhere([orders[number]], 1)]
+        yield number, outcomes[0] if outcomes else Outcome(Verdict.UNKNOWN.value, "the proving process ended early")
+
+
+def _proved_elsewhere(orders: Sequence[ProofRequest], workers: int) -> Iterator[tuple[int, Outcome]]:
+    """Yield the outcomes that a process prints until it ends."""
     path = [os.path.abspath(entry) for entry in sys.path]
     text = f"import sys; sys.path[:] = {path!r}; from argus.graph.prove import main; sys.exit(main())"
-    done = subprocess.run([sys.executable, "-c", text], input=pickle.dumps(order), capture_output=True, check=False)
-    try:
-        verdict, reason = json.loads(done.stdout)
-        return Outcome(verdict, reason)
-    except ValueError:
-        return Outcome(Verdict.UNKNOWN.value, f"the proving process ended with status {done.returncode}")
+    command, pipe = [sys.executable, "-c", text], subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL) as process:
+        assert process.stdin is not None and process.stdout is not None
+        with suppress(BrokenPipeError):
+            process.stdin.write(pickle.dumps((list(orders), workers)))
+            process.stdin.close()
+        for line in process.stdout:
+            with suppress(ValueError, TypeError):  # whatever else a compiler prints
+                number, verdict, reason = json.loads(line)
+                yield number, Outcome(verdict, reason)
 
 
 def _known(order: ProofRequest) -> Outcome | None:
