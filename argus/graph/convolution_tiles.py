@@ -108,8 +108,8 @@ def row_tile(layout: Layout, spatial: tuple[Axis, ...], row: int, target: str, b
     if target != "sm_90a":
         filters, width, stages, warps, producers = 32, 32, 3, 4, 0
     pixels = (*((a, 1) for a in spatial[:-1]), (spatial[-1], width))
-    grid, last = _beside(layout, rows, pixels), target == "sm_90a" and _stored_last(layout, rows)
-    warps = min(width // 16, 8) if last else warps
+    grid, last = _beside(layout, rows, pixels), _stored_last(layout, rows)
+    warps = min(width // 16, 8) if last and producers else warps
     return ConvolutionTile(rows, pixels, grid, filters, width, 1024 // bits, stages, True, warps, producers, True, last)
 
 

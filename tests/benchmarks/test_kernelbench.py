@@ -76,6 +76,33 @@ def test_a_problem_that_lacks_memory_beside_others_is_run_again_alone(
     assert tried == [2, 2, 1] and good["note"] == ""
 
 
+@pytest.mark.parametrize("order", [("check", "time"), ("time", "check")])
+def test_checks_and_times_of_two_runs_make_one_row(
+    plan: kernelbench.Plan, monkeypatch: pytest.MonkeyPatch, order: tuple[str, str]
+) -> None:
+    found = {"check": {"correct": "yes", "proved_share": 0.5, "note": "mm 100%"}, "time": {"correct": "", "argus_us": 3.0}}
+    only = replace(plan, survey="", only=("1/10",))
+
+    def one(asked: kernelbench.Plan, file: Path, free: list[int]) -> dict[str, Any]:
+        return {"problem": kernelbench.name(file)} | kernelbench.EMPTY | found[asked.part]
+
+    monkeypatch.setattr(kernelbench, "_one", one)
+    for part in order:
+        (row,) = kernelbench.run(replace(only, part=part)).rows
+    assert [row[key] for key in ("correct", "proved_share", "argus_us", "note")] == ["yes", 0.5, 3.0, "mm 100%"]
+
+
+def test_a_problem_that_was_checked_stays_so_if_it_cannot_be_timed(
+    plan: kernelbench.Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [{"correct": "yes", "proved_share": 1.0}, {"note": "not done after 1 s"}]
+    monkeypatch.setattr(kernelbench, "_one", lambda _, file, __: {"problem": kernelbench.name(file)}
+                        | kernelbench.EMPTY | rows.pop(0))  # fmt: skip
+    for part in ("check", "time"):
+        (row,) = kernelbench.run(replace(plan, survey="", only=("1/10",), part=part)).rows
+    assert (row["correct"], row["argus_us"], row["note"]) == ("yes", None, "not done after 1 s")
+
+
 def test_only_some(plan: kernelbench.Plan) -> None:
     assert [kernelbench.name(f) for f in kernelbench.problems(replace(plan, only=("1/1",)))] == ["1/10_Relu"]
 

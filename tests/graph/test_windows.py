@@ -11,6 +11,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from argus.graph.backend import Backend, Survey  # noqa: E402
+from argus.graph.convolution_tiles import _fewest_turns  # noqa: E402
 from argus.graph.prove import ProofRequest  # noqa: E402
 from argus.runtime.executable import CachedSource  # noqa: E402
 from tests.graph.compiled import compiled, left, same, taken  # noqa: E402
@@ -140,6 +141,36 @@ def test_convolution_without_strides_reads_boxes(case: str) -> None:
         assert "moved : moved + WIDTH" in file.read()
 
 
+@pytest.mark.parametrize("last", [True, False], ids=["last", "first"])
+def test_pixels_are_rows_of_a_tile_where_results_have_channels_last(last: bool) -> None:
+    """Otherwise results would be turned in shared memory, which has no room for that beside the factors."""
+    torch._dynamo.reset()
+    backend, model = Backend(survey=Survey("sm_90a", prove=False)), nn.Conv2d(64, 128, 3).bfloat16()
+    form = torch.channels_last if last else torch.contiguous_format
+    with torch.no_grad():
+        x = torch.randn(1, 64, 10, 12).bfloat16().to(memory_format=form)
+        torch.compile(model, backend=backend, dynamic=False)(x)
+    row = next(row for row in backend.report(model).rows if row["kernel"].startswith("convolution"))
+    text = Path(row["path"]).read_text(encoding="utf-8")
+    assert ("al.mma(windows, filters, total)" in text) == last
+
+
+@pytest.mark.parametrize("make", [lambda: nn.Conv2d(64, 24, 3, padding=1), lambda: nn.Conv2d(64, 24, (3, 1), (2, 1))])
+def test_convolutions_between_images_with_channels_last(make: Callable[[], Any]) -> None:
+    torch.manual_seed(1)
+    x = torch.randn(2, 64, 9, 20).bfloat16().to(memory_format=torch.channels_last)
+    report = same(nn.Sequential(make(), nn.ReLU()).bfloat16(), x, tolerance=3e-2)
+    assert {row["verdict"] for row in report.rows} == {"proved"}
+    path = next(row["path"] for row in report.rows if row["kernel"].startswith("convolution"))
+    assert "al.mma(windows, filters, total)" in Path(path).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("places", "tile"), [(1 << 16, (128, 256)), (49, (64, 64))])
+def test_few_places_have_small_tiles(places: int, tile: tuple[int, int]) -> None:
+    """One image of 512 filters, which large tiles would spread over few multiprocessors."""
+    assert _fewest_turns(512, places, ()) == tile
+
+
 PHASES: dict[str, tuple[Callable[[], Any], tuple[int, ...]]] = {
     "images": (lambda: nn.ConvTranspose2d(4, 6, 3, stride=2, padding=1, output_padding=1), (2, 4, 5, 6)),
     "dilated": (lambda: nn.ConvTranspose1d(3, 4, 5, stride=2, dilation=3), (2, 3, 7)),
@@ -227,8 +258,9 @@ def test_on_hopper_rows_of_channels_are_multiplied_asynchronously(transposed: bo
     [
         (lambda: nn.Conv1d(64, 128, 3), (1, 64, 40)),
         (lambda: nn.ConvTranspose3d(8, 8, 3, stride=2, padding=1, groups=4), (1, 8, 4, 6, 5)),
+        (lambda: nn.Conv2d(64, 128, 3).to(memory_format=torch.channels_last), (1, 64, 40, 40)),
     ],
-    ids=["whole lines of results", "grid of many axes"],
+    ids=["whole lines of results", "grid of many axes", "channels last"],
 )
 def test_convolutions_are_proved_for_hopper(make: Callable[[], Any], shape: tuple[int, ...]) -> None:
     """Shared memory is enough, and a grid has as many axes as the language allows."""
