@@ -80,7 +80,10 @@ def test_a_problem_that_lacks_memory_beside_others_is_run_again_alone(
 def test_checks_and_times_of_two_runs_make_one_row(
     plan: kernelbench.Plan, monkeypatch: pytest.MonkeyPatch, order: tuple[str, str]
 ) -> None:
-    found = {"check": {"correct": "yes", "proved_share": 0.5, "note": "mm 100%"}, "time": {"correct": "", "argus_us": 3.0}}
+    found = {
+        "check": {"correct": "yes", "proved_share": 0.5, "note": "mm 100%"},
+        "time": {"correct": "", "argus_us": 3.0},
+    }
     only = replace(plan, survey="", only=("1/10",))
 
     def one(asked: kernelbench.Plan, file: Path, free: list[int]) -> dict[str, Any]:
