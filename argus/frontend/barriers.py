@@ -33,6 +33,7 @@ def named_barrier(call: CallSite) -> Value:
     """Return a named barrier for some of the roles. Its hardware number is assigned when all roles are known."""
     context, threads = call.context, arguments.integer(call, "threads", 1)
     context.require_top_level("a named barrier", call.span)
+    require_roles(context, call.span)
     unit = BARRIERS["bar.sync"].unit
     if threads % unit:
         what = f"a named barrier counts whole warps, and {threads} threads are none"
@@ -40,6 +41,16 @@ def named_barrier(call: CallSite) -> Value:
         context.fail("bad-barrier", what, call.spans["threads"], help)
     context.named_barriers.append(context.at(call.span))
     return NamedBarrier(len(context.named_barriers) - 1, threads)
+
+
+def require_roles(context: Context, span: Span) -> None:
+    """Fail unless warps of the target may run programs of their own, which takes barriers for some of them."""
+    if context.target.has(BARRIERS["bar.sync"]):
+        return
+    help = "compile for sm_90a or cpu, or leave the roles to `producer_warps`"
+    if context.target.vendor == "amd":  # all waves of a block share its one barrier
+        help = "let halves of the waves take turns: `al.begin_turns()`, `al.end_turns()`; or compile for sm_90a or cpu"
+    context.fail("bad-role", f"{context.target.name} has no roles: its warps all run one program", span, help)
 
 
 def mbarrier(call: CallSite) -> Value:
@@ -131,6 +142,8 @@ def _require_engine(call: CallSite) -> None:
     if not set(INSTRUCTIONS["tma.load"].architectures) & set(context.target.architectures):
         what = f"`al.{call.name}` is about bulk copies and asynchronous products, and {context.target.name} has none"
         help = "compile for sm_90a; named barriers order roles that move data themselves"
+        if context.target.vendor == "amd":
+            help = "compile for sm_90a; `al.s_waitcnt(vmcnt=...)` waits for loads to LDS"
         context.fail("unknown-instruction", what, call.span, help)
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from argus.diagnostic import Note
 from argus.frontend import arguments
+from argus.frontend.barriers import require_roles
 from argus.frontend.context import CallSite, Context, Handler
 from argus.frontend.expressions import items_of
 from argus.frontend.values import Helper, Nothing, Poison, Value, describe
@@ -34,9 +35,7 @@ def role(call: CallSite) -> Value:
     """Elaborate a helper as the program of the block's next warps."""
     context, function = call.context, call.args["function"]
     context.require_top_level("a role", call.span)
-    if not context.target.has(_SYNC):
-        what = f"{context.target.name} has no roles: its warps all run one program"
-        context.fail("bad-role", what, call.span, "compile for sm_90a or cpu, or leave the roles to `producer_warps`")
+    require_roles(context, call.span)
     early = next((s for s in context.body if not isinstance(s, (Tag, AssertTags, Spec))), None)
     if early is not None:
         context.fail(

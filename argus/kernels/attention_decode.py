@@ -17,6 +17,7 @@ from argus.kernels.attention_operands import EIGHT_BITS, HEAD_SIZES, check_scale
 from argus.kernels.attention_scores import LN2, LOG2E, NEVER, raise_top
 from argus.kernels.dispatch import clamped
 from argus.kernels.rows import dtype_of, same_rank, same_shape
+from argus.runtime.device import target_of
 from argus.runtime.function import Function, Operator
 from argus.runtime.work import Call, Work
 
@@ -157,27 +158,13 @@ def attention_decode_pages(
     ROWS: al.constexpr = 16,
     SPAN: al.constexpr = 16,
     INVARIANT: al.constexpr = False,
+    BLOCK: al.constexpr = 0,
 ):
-    """Attention as `decode` computes it."""
+    """Attention as `decode` computes it. BLOCK 0: a step takes the keys of a page."""
     decode(
-        q,
-        keys,
-        values,
-        None,
-        None,
-        table,
-        lens,
-        parts,
-        levels,
-        scale,
-        DTYPE,
-        PAGE,
-        PAGE,
-        QUERIES,
-        ROWS,
-        SPAN,
-        INVARIANT,
-    )
+        q, keys, values, None, None, table, lens, parts, levels, scale,
+        DTYPE, PAGE, BLOCK if BLOCK else PAGE, QUERIES, ROWS, SPAN, INVARIANT,
+    )  # fmt: skip
 
 
 @argus.kernel(num_warps=4)
@@ -254,11 +241,24 @@ def _work(tensors: Tensors, numbers: tuple[Number, ...], invariant: bool) -> Wor
     if scales:
         kernel, constants["STORED"] = attention_decode_scaled, dtype_of("keys", keys, EIGHT_BITS)
         constants["BLOCK"] = page if page % _STEP_KEYS else _STEP_KEYS
+    if target_of(str(q.device)) == "gfx942":
+        constants |= wave_step(page, rows.shape[2])
     factors = tuple(x.expand(heads).contiguous() for x in scales)
     width = keys.element_size() + (q.element_size() if scales else 0)
     room = 2 * int(str(constants.get("BLOCK", page))) * D * width
     scale = numbers or (D**-0.5 * LOG2E,)
     return in_parts(kernel, (rows, *cache, *factors), (table, lens), scale, made, constants, room)
+
+
+def wave_step(page: int, rows: int) -> dict[str, object]:
+    """Return the constants of a step on gfx942: LDS has room for few keys, and a wave computes 16 x 16 scores."""
+    block = next(n for n in (_STEP_KEYS, 32, 16) if page % n == 0)
+    return {"BLOCK": block, "num_warps": min(4, block // 16 * _tile_rows(rows) // 16)}
+
+
+def _tile_rows(rows: int) -> int:
+    """Return the rows of a tile that holds the queries of a head."""
+    return max(16, 1 << (rows - 1).bit_length())
 
 
 def in_parts(
@@ -279,7 +279,7 @@ def in_parts(
     span = -(-_INVARIANT_KEYS // page) if fixed else _span(pages, -(-least // page), B * heads, programs)
     parts = -(-pages // span)
     found, levels = (made[1].new_empty(B, heads, parts, R, *each) for each in ((E,), ()))
-    constants |= {"PAGE": page, "SPAN": span, "ROWS": max(16, 1 << (R - 1).bit_length())}
+    constants |= {"PAGE": page, "SPAN": span, "ROWS": _tile_rows(R)}
     first = Call(kernel, (*read, *index, found, levels, *scale), constants)
     joined = found.view(B * heads, parts, -1, E), levels.view(B * heads, parts, -1)
     together = made[0].view(B * heads, -1, E), made[1].view(B * heads, -1)

@@ -115,7 +115,8 @@ def tile_of(target: str, tokens: int, rows: int, depth: int, bits: int, group: i
     blocks = -(-rows // shape["ROWS"]) * -(-tokens // shape["TOKENS"])
     enough = target == "cpu" or blocks > _ENOUGH
     wanted = 1 if enough else min(_MOST_PARTS, _BLOCKS[shape["num_warps"]] // blocks, depth // _LEAST_DEPTH)
-    needed = -(-depth // (_MOST_SCALES * group))
+    most = _SCALES if target == "gfx942" else _MOST_SCALES
+    needed = -(-depth // (most * group))
     each = -(-units // max(1, wanted, needed)) * unit
     scales = -(-min(each, depth) // group)
     return {**shape, "DEPTH": 0 if each >= depth else each, "SCALES": -(-scales // _SCALES) * _SCALES}
@@ -126,6 +127,8 @@ def _tile(target: str, tokens: int, rows: int, groups: int, aligned: bool) -> di
     enough blocks: unpacking weights is what they are busy with."""
     if target == "cpu":
         return {"ROWS": 32, "TOKENS": 16, "STAGES": 1, "num_warps": 2}
+    if target == "gfx942":  # whose matrix instructions multiply 16 columns, and whose LDS has 64 KiB
+        return {"ROWS": 64, "TOKENS": 16 if tokens <= 16 else 32, "STAGES": 2, "PRODUCERS": 0, "num_warps": 4}
     width = next(n for n in (8, 16, 32, _MOST_TOKENS) if tokens <= n or n == _MOST_TOKENS)
     shape = {"ROWS": 64, "TOKENS": width, "STAGES": 4, "PRODUCERS": 0, "num_warps": 4}
     if target != "sm_90a" or not aligned:

@@ -74,7 +74,7 @@ def _choose(kernel: Kernel, first: Mma, by_row: bool) -> tuple[str, tuple[int, i
     if choices:
         row, warps = min(choices, key=lambda choice: _cost(first.shape, choice[1], by_row))
         return row.name, warps
-    shapes = " or ".join("x".join(str(n) for n in r.shape) for r in rows)
+    shapes = " or ".join(dict.fromkeys("x".join(str(n) for n in r.shape) for r in rows))
     return problem(
         "matrix-shape",
         f"{kernel.num_warps} warps cannot share a product of shape {_text(first.shape)} in steps of {shapes}",
@@ -89,7 +89,7 @@ def _remedy(rows: list[MmaRow], operand: DType) -> str:
     others = (t for row in rows for t in row.operands if t != operand and operand.bits == 8)
     near = next((t for t in others if str(t).startswith(family)), None)
     convert = "" if near is None else f"convert the operands to {near}, this machine's format; "
-    return f"{convert}it has " + "; ".join(map(_signature, rows))
+    return f"{convert}it multiplies " + "; ".join(dict.fromkeys(map(_types, rows)))
 
 
 def _possible(kernel: Kernel, row: MmaRow, products: list[Mma]) -> list[tuple[int, int]]:
@@ -158,7 +158,11 @@ def _takes(row: MmaRow, a: DType, b: DType, d: DType) -> bool:
 
 
 def _signature(row: MmaRow) -> str:
-    return f"{row.name}: {' or '.join(str(d) for d in row.operands)} into {row.accumulator}"
+    return f"{row.name}: {_types(row)}"
+
+
+def _types(row: MmaRow) -> str:
+    return f"{' or '.join(map(str, row.operands))} into {row.accumulator}"
 
 
 def _grids(num_warps: int) -> list[tuple[int, int]]:

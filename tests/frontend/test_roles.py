@@ -159,11 +159,14 @@ def test_refused(name: str) -> None:
     assert all(d.span.known and d.help for d in found)
 
 
-@pytest.mark.parametrize("target", ["sm_80", "gfx942"])
-def test_other_targets_have_no_roles(target: str) -> None:
+@pytest.mark.parametrize("target, help", [("sm_80", "producer_warps"), ("gfx942", "al.begin_turns()")])
+def test_other_targets_have_no_roles(target: str, help: str) -> None:
+    """Neither roles nor barriers between them: each message says what the target has instead."""
     with pytest.raises(SourceError) as caught:
         explicit(RELAY, "relay", target)
-    assert {d.code for d in caught.value.diagnostics} == {"bad-role"}
+    found = caught.value.diagnostics
+    assert {d.code for d in found} == {"bad-role"}
+    assert all(help in (d.help or "") for d in found)
 
 
 def test_the_host_has_no_copy_engine() -> None:
