@@ -151,7 +151,7 @@ def alone(lock: Path) -> Iterator[None]:
 def _checked(module: Any, original: Any, sides: dict[str, Callable[..., Any]]) -> dict[str, Any]:
     """Return whether the results are correct, and what was proved and allocated."""
     wrong = [text for seed, scale in enumerate(SCALES) if (text := _wrong(module, original, sides, seed, scale))]
-    report = argus.compile_report(sides["argus"])
+    report = _report(sides["argus"])
     peaks = {name: _peak(module, call) for name, call in sides.items()}
     return {
         "correct": "no" if wrong else "yes",
@@ -171,8 +171,18 @@ def _timed(module: Any, sides: dict[str, Callable[..., Any]], batches: int) -> d
     return in_turns(runs, max(LEAST_BATCHES, min(SHORT * batches, int(TIMED / turn))))
 
 
+def _report(call: Callable[..., Any]) -> Report:
+    """Return the report on a compiled model; an empty one if PyTorch traced nothing of it."""
+    try:
+        return argus.compile_report(call)
+    except ValueError:
+        return Report((), False)
+
+
 def _slowest(report: Any) -> list[str]:
     """Tell of the kernels and operators that take the most time, and why some are left."""
+    if not report.rows:
+        return ["left: PyTorch traced none of its operators"]
     rows = sorted(report.rows, key=lambda row: -float(row["share"]))[:4]
     return [f"{r['kernel']} {r['share']:.0%}{' left: ' + r['reason'] if r['by'] != 'argus' else ''}" for r in rows]
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import partial
 from math import gcd
 from typing import Any
-from weakref import ref
 
 import torch
 
@@ -30,11 +29,12 @@ from argus.graph.kernel import Generator, KernelText, generate, is_read_by_boxes
 from argus.graph.launch import Kernel, View
 from argus.graph.numbers import fold_numbers
 from argus.graph.options import Options
+from argus.graph.owner import owner_of_trace, owns, why_nothing
 from argus.graph.partition import Apart, Partition, partition
 from argus.graph.phases import store_in_turns
 from argus.graph.picked import pick_before_softmax
 from argus.graph.pooled import pool_by_rows
-from argus.graph.prove import Outcome, ProofRequest, prove_all, stored
+from argus.graph.prove import Outcome, ProofRequest, Proofs, stored
 from argus.graph.replay import replayed
 from argus.graph.report import Entry, Graph, Report, estimated, measured
 from argus.graph.row import NotExpressible
@@ -75,7 +75,7 @@ class Backend:
         from torch._dynamo.backends.common import aot_autograd
         from torch._functorch.partitioners import min_cut_rematerialization_partition
 
-        chosen, owner = Options.of(options, mode), _owner()
+        chosen, owner = Options.of(options, mode), owner_of_trace()
         gm = keep_channels_last(gm)
         call_library(gm)
         compiled = partial(self.compiled, options=chosen, owner=owner, given=len(example))
@@ -108,15 +108,9 @@ class Backend:
 
     def report(self, model: Any) -> Report:
         """Report on the graphs of a compiled model or function. Raises ValueError if there are none."""
-        original = getattr(model, "_orig_mod", model)
-        owners = set(map(id, original.modules())) if isinstance(original, torch.nn.Module) else set()
-        code = getattr(_unwrapped(model), "__code__", None)
-        own = [g for g in self.graphs if id(g.owner()) in owners or (code is not None and g.owner() is code)]
+        own = [g for g in self.graphs if owns(model, g.owner())]
         if not own:
-            raise ValueError(
-                'nothing of this model was compiled by backend "argus" yet: compile it with '
-                'torch.compile(model, backend="argus") and call it once'
-            )
+            raise ValueError(why_nothing(model))
         devices = {m.device for g in own for e in g.entries for m in e.tensors}
         on_gpu = bool(devices) and all(d.startswith("cuda") for d in devices)
         timed = on_gpu and not any(m.symbolic for g in own for e in g.entries for m in e.tensors)
@@ -184,26 +178,32 @@ class _Compilation:
                 continue
             texts, wrong = self.generated(found.groups)
             good = [(g, t) for g, t in zip(found.groups, texts, strict=True) if t is not None]
-            good, unlike = self.compared(good)
-            wrong += unlike
-            orders = [order(t, self.target(g)) for g, t in good]
-            outcomes = prove_all(orders, self.options.workers) if self.proves else [Outcome("proved")] * len(orders)
-            wrong += [(g, o) for (g, _), o in zip(good, outcomes, strict=True) if o.verdict != "proved"]
+            wrong += self.unproved(good)
             if not wrong:
                 return found, [t for _, t in good]
             for group, outcome in wrong:
                 self.divide(group, outcome)
 
-    def compared(self, good: Sequence[_Good]) -> tuple[list[_Good], list[tuple[Group, Outcome]]]:
-        """Separate the groups whose specifications differ from PyTorch on small tensors."""
+    def unproved(self, good: Sequence[_Good]) -> list[tuple[Group, Outcome]]:
+        """Return the groups whose kernels are not proved, or whose specifications differ from PyTorch on small tensors.
+        Both are found at the same time."""
+        proofs = Proofs([order(t, self.target(g)) for g, t in good] if self.proves else (), self.options.workers)
+        try:
+            unlike = self.compared(good)
+            outcomes = proofs.outcomes() if self.proves else [Outcome("proved")] * len(good)
+        except BaseException:
+            proofs.stop()
+            raise
+        return [(g, u or o) for (g, _), o, u in zip(good, outcomes, unlike, strict=True) if u or o.verdict != "proved"]
+
+    def compared(self, good: Sequence[_Good]) -> list[Outcome | None]:
+        """Return why each group is left whose specification differs from PyTorch on small tensors; None for others."""
         results = compare_all([(group, text, self.target(group)) for group, text in good])
         for (_, text), result in zip(good, results, strict=True):
             if result.verdict == DIFFERENT and self.options.differences == "raise":
                 raise Different(f"{text.name}: {result.reason}")
             self.comparisons[text.text] = result.verdict if result.verdict == SAME else result.reason
-        found = list(zip(good, results, strict=True))
-        same = [pair for pair, result in found if result.verdict != DIFFERENT]
-        return same, [(group, Outcome("left", r.reason)) for (group, _), r in found if r.verdict == DIFFERENT]
+        return [Outcome("left", r.reason) if r.verdict == DIFFERENT else None for r in results]
 
     def generated(self, groups: Sequence[Group]) -> tuple[list[KernelText | None], list[tuple[Group, Outcome]]]:
         texts: list[KernelText | None] = []
@@ -365,29 +365,6 @@ def _operations_of(node: Any) -> tuple[Extent, str]:
         ends = read[0] if name != TURNED and capture.given(node)[6] else made[0]
         return 2 * product(ends.shape) * product(read[1].shape[1:]), read[1].dtype
     return 0, "float32"
-
-
-def _owner() -> Callable[[], Any]:
-    """Return a reference to the module whose method Dynamo traces, or else to the code of the function."""
-    from torch._dynamo.symbolic_convert import InstructionTranslator
-
-    try:
-        frame = InstructionTranslator.current_tx().output.root_tx
-    except (AttributeError, RuntimeError):
-        return lambda: None
-    for name in ("self", "fn"):  # the method's module, or the function that PyTorch wraps
-        found = frame.f_locals.get(name)
-        if isinstance(found, torch.nn.Module):
-            return ref(found)
-    code = frame.f_code
-    return lambda: code
-
-
-def _unwrapped(model: Any) -> Any:
-    """Return the function from which a compiled function was made."""
-    while hasattr(model, "_torchdynamo_orig_callable"):
-        model = model._torchdynamo_orig_callable
-    return model
 
 
 argus = Backend()

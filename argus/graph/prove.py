@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +32,7 @@ from argus.source import SourceFile
 from argus.tuning.progress import progress
 from argus.written import write_whole
 
-_SIDE_BY_SIDE = 4
+_SIDE_BY_SIDE = 2
 """Number of proofs at which starting separate processes pays."""
 
 
@@ -60,28 +61,59 @@ class Outcome:
     reason: str = ""
 
 
-def prove_all(orders: Sequence[ProofRequest], workers: int | None = None) -> list[Outcome]:
-    """Return the outcome of each request. Kernels that are not in the cache are proved by `workers` processes.
+class Proofs:
+    """Proofs of kernels, which begin when this is made and run beside the caller in processes of their own.
 
-    The default is one process per core; a few kernels are proved in this process. A terminal shows a progress bar."""
-    found: dict[int, Outcome] = {}
-    unknown: dict[tuple[str, str, str], list[int]] = {}
-    for place, order in enumerate(orders):
-        known = _known(order)
-        if known is not None:
-            found[place] = known
-        else:
-            key = (order.text, order.target, repr(sorted(order.alignment.items())))
-            unknown.setdefault(key, []).append(place)
-    cores = workers or len(os.sched_getaffinity(0))
-    beside = cores > 1 and len(unknown) >= _SIDE_BY_SIDE
-    places = list(unknown.values())
-    wanted = [orders[p[0]] for p in places]
-    with progress("prove kernels", len(wanted)) as show:
-        for number, outcome in _side_by_side(wanted, cores) if beside else enumerate(map(prove, wanted)):
-            found |= dict.fromkeys(places[number], outcome)
-            show.step(wanted[number].name)
-    return [found[place] for place in range(len(orders))]
+    Kernels that are in the cache are not proved again. `workers`: number of processes, by default one for each core. A
+    few kernels are proved in the caller's process, when it asks for their outcomes."""
+
+    def __init__(self, orders: Sequence[ProofRequest], workers: int | None = None) -> None:
+        self.orders, self.found = orders, dict[int, Outcome]()
+        places: dict[tuple[str, str, str], list[int]] = {}
+        for place, order in enumerate(orders):
+            known = _known(order)
+            if known is not None:
+                self.found[place] = known
+            else:
+                key = (order.text, order.target, repr(sorted(order.alignment.items())))
+                places.setdefault(key, []).append(place)
+        self.places = list(places.values())
+        self.wanted = [orders[p[0]] for p in self.places]
+        cores = workers or len(os.sched_getaffinity(0))
+        self.process = _started(self.wanted, cores) if cores > 1 and len(self.wanted) >= _SIDE_BY_SIDE else None
+
+    def outcomes(self) -> list[Outcome]:
+        """Return the outcome of each order. A terminal shows a progress bar meanwhile."""
+        with progress("prove kernels", len(self.wanted)) as show:
+            for number, outcome in self._made():
+                self.found |= dict.fromkeys(self.places[number], outcome)
+                show.step(self.wanted[number].name)
+        return [self.found[place] for place in range(len(self.orders))]
+
+    def _made(self) -> Iterator[tuple[int, Outcome]]:
+        """Yield the number and the outcome of each kernel that is not in the cache. If a process dies, each kernel
+        without an outcome gets a process of its own."""
+        if self.process is None:
+            yield from enumerate(map(prove, self.wanted))
+            return
+        left = set(range(len(self.wanted)))
+        for number, outcome in _printed(self.process):
+            left.discard(number)
+            yield number, outcome
+        for number in sorted(left):
+            outcomes = [outcome for _, outcome in _printed(_started([self.wanted[number]], 1))]
+            yield number, outcomes[0] if outcomes else Outcome(Verdict.UNKNOWN.value, "the proving process ended early")
+
+    def stop(self) -> None:
+        """End the processes, whose outcomes nobody needs."""
+        if self.process is not None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.communicate()
+
+
+def prove_all(orders: Sequence[ProofRequest], workers: int | None = None) -> list[Outcome]:
+    """Return the outcome of each request (see `Proofs`)."""
+    return Proofs(orders, workers).outcomes()
 
 
 def prove(order: ProofRequest) -> Outcome:
@@ -112,9 +144,9 @@ def main() -> int:
     """Prove the orders on standard input in several processes, and print a line for each outcome.
 
     The compiler is loaded once, before the processes are forked."""
+    orders, workers = pickle.load(sys.stdin.buffer)
     import argus.compile  # noqa: F401
 
-    orders, workers = pickle.load(sys.stdin.buffer)
     with ProcessPoolExecutor(min(workers, len(orders)), get_context("fork")) as pool:
         running = {pool.submit(prove, order): number for number, order in enumerate(orders)}
         for done in as_completed(running):
@@ -123,28 +155,23 @@ def main() -> int:
     return 0
 
 
-def _side_by_side(orders: Sequence[ProofRequest], workers: int) -> Iterator[tuple[int, Outcome]]:
-    """Yield the number and the outcome of each order, as processes find them. If a process dies, each order without an
-    outcome gets a process of its own."""
-    left = set(range(len(orders)))
-    for number, outcome in _proved_elsewhere(orders, workers):
-        left.discard(number)
-        yield number, outcome
-    for number in sorted(left):
-        outcomes = [outcome for _, outcome in _proved_elsewhere([orders[number]], 1)]
-        yield number, outcomes[0] if outcomes else Outcome(Verdict.UNKNOWN.value, "the proving process ended early")
-
-
-def _proved_elsewhere(orders: Sequence[ProofRequest], workers: int) -> Iterator[tuple[int, Outcome]]:
-    """Yield the outcomes that a process prints until it ends."""
+def _started(orders: Sequence[ProofRequest], workers: int) -> subprocess.Popen[bytes]:
+    """Start a process that proves the orders by so many others, which can be ended together."""
     path = [os.path.abspath(entry) for entry in sys.path]
     text = f"import sys; sys.path[:] = {path!r}; from argus.graph.prove import main; sys.exit(main())"
     command, pipe = [sys.executable, "-c", text], subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL) as process:
-        assert process.stdin is not None and process.stdout is not None
-        with suppress(BrokenPipeError):
-            process.stdin.write(pickle.dumps((list(orders), workers)))
-            process.stdin.close()
+    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, start_new_session=True)
+    assert process.stdin is not None
+    with suppress(BrokenPipeError):
+        process.stdin.write(pickle.dumps((list(orders), workers)))
+        process.stdin.close()
+    return process
+
+
+def _printed(process: subprocess.Popen[bytes]) -> Iterator[tuple[int, Outcome]]:
+    """Yield the outcomes that a process prints until it ends."""
+    with process:
+        assert process.stdout is not None
         for line in process.stdout:
             with suppress(ValueError, TypeError):  # whatever else a compiler prints
                 number, verdict, reason = json.loads(line)

@@ -349,6 +349,8 @@ def test_a_kept_launch_is_for_tensors_like_the_first_ones() -> None:
 def test_a_model_that_was_not_compiled_has_no_report() -> None:
     with pytest.raises(ValueError, match="compile it with"):
         compile_report(nn.Linear(2, 2))
+    with pytest.raises(ValueError, match="not been called"):
+        compile_report(torch.compile(nn.Linear(2, 2), backend="argus"))
 
 
 def test_modes_are_those_of_inductor() -> None:

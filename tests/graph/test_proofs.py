@@ -82,6 +82,22 @@ def test_processes_of_their_own_say_the_same(own_cache: Path) -> None:
     assert [o.verdict for o in outcomes] == ["proved", "proved", "proved", "refuted"]
 
 
+def test_kernels_of_a_process_that_died_are_proved_one_by_one(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One kernel of three makes the process die. The others are proved nevertheless."""
+    started: list[list[ProofRequest]] = []
+
+    def printed(orders: list[ProofRequest]) -> Any:
+        started.append(orders)
+        if not any("3.0" in order.text for order in orders):
+            yield 0, prove.Outcome("proved")
+
+    monkeypatch.setattr(prove, "_started", lambda orders, _: orders)
+    monkeypatch.setattr(prove, "_printed", printed)
+    outcomes = prove_all([order(TEXT.replace("2.0", f"{factor}.0")) for factor in (2, 3, 4)], 2)
+    assert [o.verdict for o in outcomes] == ["proved", "unknown", "proved"] and "ended early" in outcomes[1].reason
+    assert [len(orders) for orders in started] == [3, 1, 1, 1]
+
+
 def test_layers_of_the_same_structure_share_a_proof(own_cache: Path, counted: list[str]) -> None:
     layers = torch.nn.Sequential(torch.nn.Linear(20, 36), torch.nn.Linear(36, 24))
     call, backend = compiled(layers, dynamic=False)
