@@ -18,6 +18,7 @@ from argus.verify.checks.meetings import never_meet
 from argus.verify.checks.parts import Part, declared, made_of, missing, outside
 from argus.verify.checks.races import by_block, without
 from argus.verify.findings import FailurePlace, Finding, axes_help, place_of, unknown
+from argus.verify.model.formulas import Tuple, between, multiple, numbered, points
 from argus.verify.model.isl import isl, smallest
 from argus.verify.model.program import turns
 from argus.verify.model.relations import Cells, Model
@@ -181,19 +182,16 @@ def _in_turn(cells: Cells, turn: int, most: int) -> Cells:
     """Restrict an access to the programs of a block whose number is `turn` modulo `most`."""
     if most == 1:
         return cells
-    dims = ", ".join(f"i{n}" for n in range(cells.map.dim(isl.dim_type.in_)))
-    name = cells.map.get_tuple_name(isl.dim_type.in_)
-    own = isl.Set(f"{{ {name}[{dims}] : (i0 - {turn}) mod {most} = 0 }}")
+    dims = numbered("i", cells.map.dim(isl.dim_type.in_))
+    own = points(Tuple(dims, cells.map.get_tuple_name(isl.dim_type.in_)), [multiple(f"i0 - {turn}", most)])
     return replace(cells, bare=cells.bare.intersect_domain(own))
 
 
 def _whole(model: Model, tensor: Tensor) -> isl.Set:
     """Return all elements of a tensor, under the known facts about sizes."""
-    dims = [f"e{axis}" for axis in range(len(tensor.shape))]
-    bounds = [f"0 <= {d} < {model.translator.integer(e, ())}" for d, e in zip(dims, tensor.shape, strict=True)]
-    text = f"{{ {identifier(tensor.name)}[{', '.join(dims)}] : {' and '.join(bounds) or 'true'} }}"
-    sizes = model.context.sizes
-    return model.parse_set(text).intersect_params(sizes)
+    dims = numbered("e", len(tensor.shape))
+    bounds = [between(d, "0", model.translator.integer(e, ())) for d, e in zip(dims, tensor.shape, strict=True)]
+    return model.points(Tuple(dims, identifier(tensor.name)), *bounds).intersect_params(model.context.sizes)
 
 
 def _repeated(model: Model, tensor: Tensor, accesses: list[Cells]) -> list[Finding]:

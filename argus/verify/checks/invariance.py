@@ -22,6 +22,7 @@ from argus.ir.expr import Elem, Expr, Op, Param, ProgramId, walk
 from argus.ir.nodes import Accumulate, Copy, Fragment, Invariant, Map, Scalar, Tensor
 from argus.verify.findings import Finding, unknown
 from argus.verify.model.flow import sink_name
+from argus.verify.model.formulas import Tuple, equal, facts
 from argus.verify.model.isl import Map as Relation
 from argus.verify.model.isl import Set, UnionMap, UnionSet, empty_map, empty_set, isl, map_parts, set_parts
 from argus.verify.model.program import Site, turns
@@ -44,6 +45,11 @@ _OTHER = "_other"
 
 
 _Relation = TypeVar("_Relation", isl.Map, isl.Set)
+
+
+def _alike(name: str) -> Set:
+    """Return the parameters for which a number is the same in both launches."""
+    return facts([equal(name, f"{name}{_OTHER}")], [name, f"{name}{_OTHER}"])
 
 
 class _Differs(Exception):
@@ -117,7 +123,7 @@ class _Comparison:
         possible = self.model.context.possible.intersect(self._other(self.model.context.possible))
         for name, expr in self.model.translator.parameters.items():
             if isinstance(expr, Param) and expr.name in self.promise.sizes:
-                same = isl.Set(f"[{name}, {name}{_OTHER}] -> {{ : {name} = {name}{_OTHER} }}")
+                same = _alike(name)
                 if possible.is_subset(same) and not self._constant(name):
                     raise _Differs(f"'{expr.name}' follows from sizes or arguments that the promise does not name")
 
@@ -183,17 +189,14 @@ class _Comparison:
                 continue
             same = True
             for index, extent in zip(place.index, tensor.shape, strict=True):
-                value = self.model.parse_set(f"{{ [{self.model.translator.integer(index, ())}] }}")
+                value = self.model.points(Tuple((self.model.translator.integer(index, ()),)))
                 one, two = value.intersect_params(self.alike), self._other(value).intersect_params(self.alike)
                 same = same and bool(one.is_equal(two))
                 if extent in self._batch:
                     row = self._only(isl.Map.from_range(self.common), self.extents.index(extent)).range()
                     same = same and bool(row.intersect_params(self.alike).is_subset(one))
             if same:
-                both = f"[{identifier(name)}, {identifier(name)}{_OTHER}] -> "
-                self.alike = self.alike.intersect(
-                    isl.Set(f"{both}{{ : {identifier(name)} = {identifier(name)}{_OTHER} }}")
-                )
+                self.alike = self.alike.intersect(_alike(identifier(name)))
 
     def _bounds_alike(self) -> None:
         """Equate the bounds of loops and branches that their definitions make the same number in both launches."""
@@ -201,7 +204,7 @@ class _Comparison:
         known = self.alike.intersect(definitions).intersect(self._other(definitions))
         for name, expr in self.model.translator.parameters.items():
             if isinstance(expr, Param) and expr.name.startswith((BOUND, BOUND_OF_BLOCK)):
-                equal = isl.Set(f"[{name}, {name}{_OTHER}] -> {{ : {name} = {name}{_OTHER} }}")
+                equal = _alike(name)
                 if known.is_subset(equal):
                     self.alike = self.alike.intersect(equal)
 

@@ -11,7 +11,6 @@ t[n] = T and t sorted, the last s with t[s] <= p has p < t[s + 1]; and n distinc
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,7 +20,8 @@ from argus.ir.contents import arrangements, ranges
 from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Param, ProgramId, Thread, coords, op, rewrite, walk
 from argus.ir.nodes import Arranged, Kernel, Tensor
 from argus.verify.checks.launchable import launchable
-from argus.verify.model.isl import Map, Set, isl
+from argus.verify.model.formulas import Tuple, both, either, equal
+from argus.verify.model.isl import Map, Set, involves, isl
 from argus.verify.model.relations import Cells, Model
 from argus.verify.model.resolving import BOUND_OF_BLOCK, LOADED, differs_by_block
 from argus.verify.model.solver import Solver, z3
@@ -175,9 +175,8 @@ class _Claim:
         self.limits = tuple(conditions)
         self.conditions = [model.translator.condition(c, self.names) for c in conditions]
         known = _known(model, facts(model.kernel, tuple(self.uses.values())), self.names)
-        dims = ", ".join(self.names)
-        text = " and ".join([*self.conditions, *known]) or "true"
-        self.points = model.parse_set(f"{{ [{dims}] : {text} }}").intersect_params(model.context.sizes)
+        points = model.points(Tuple(self.names), *self.conditions, *known)
+        self.points = points.intersect_params(model.context.sizes)
 
     def _spelled(self, expr: Expr) -> Expr:
         """Replace each element of an index tensor in an expression of the part by a number of its own."""
@@ -225,7 +224,7 @@ class _Claim:
         exprs = [*instance.conditions, *programs(model.kernel)]
         texts = [model.translator.condition(c, places) for c in exprs]
         texts += _known(model, facts(model.kernel, tuple(uses.found.values())), places)
-        every = model.parse_set(f"{{ [{', '.join(dims)}] : {' and '.join(texts) or 'true'} }}")
+        every = model.points(Tuple(dims), *texts)
         return every.intersect_params(model.context.sizes).subtract(found)
 
     def _dims(self, cells: Cells) -> tuple[list[str], tuple[str, ...]]:
@@ -250,7 +249,7 @@ class _Claim:
             raise NonAffine("what is written depends on the thread")
         texts = [*self.conditions, *(translate.condition(c, places) for c in exprs)]
         for own, other in zip(self.at, instance.cell, strict=True):
-            texts.append(f"{translate.integer(own, self.names)} = {translate.integer(other, places)}")
+            texts.append(equal(translate.integer(own, self.names), translate.integer(other, places)))
         ours, theirs = list(self.uses.values()), list(uses.found.values())
         for one in theirs if links_of_blocks else ours:
             same = [
@@ -258,19 +257,18 @@ class _Claim:
                 for mine, its in ([(m, one) for m in ours] if links_of_blocks else [(one, t) for t in theirs])
                 if mine.tensor == its.tensor
             ]
-            texts.append("(" + (" or ".join(same) or "false") + ")")
-        used = set(re.findall(r"\w+", " ".join(texts)))
+            texts.append(either(same))
+        found = model.points(Tuple((*self.names, *dims)), *texts)
         for name, expr in translate.parameters.items():
-            if name in used and name in translate.opaque.values() and differs_by_block(expr):
+            if name in translate.opaque.values() and differs_by_block(expr) and involves(found, (name,)):
                 raise NonAffine("an index is not affine in the program ids")
-        return model.parse_set(f"{{ [{', '.join([*self.names, *dims])}] : {' and '.join(texts)} }}")
+        return found
 
     def _same(self, mine: Use, its: Use, places: tuple[str, ...]) -> str:
         """isl text of "a number of the part and a number of an instance are loaded from one place, and are equal"."""
         translate = self.model.translator
         pairs = [*zip(mine.index, its.index, strict=True), (mine.value, its.value)]
-        texts = (f"{translate.integer(i, self.names)} = {translate.integer(j, places)}" for i, j in pairs)
-        return f"({' and '.join(texts)})"
+        return f"({both(equal(translate.integer(i, self.names), translate.integer(j, places)) for i, j in pairs)})"
 
     def _of_any(self, found: Set, free: Callable[[Expr], bool]) -> Set:
         """Project the parameters `free` out of `found`: a point stays if it is in `found` for some values of them."""
@@ -295,6 +293,6 @@ def _known(model: Model, conditions: Iterator[Expr], places: tuple[str, ...]) ->
     for condition in conditions:
         with suppress(NonAffine):
             text = model.translator.condition(condition, places)
-            if model.parse_set(f"{{ [{', '.join(places)}] : {text} }}").n_basic_set() == 1:
+            if model.points(Tuple(places), text).n_basic_set() == 1:
                 texts.append(text)
     return texts

@@ -20,6 +20,7 @@ from argus.ir.waves import behind as first_behind
 from argus.simulate.sizes import integer_parameters
 from argus.verify.checks.meetings import never_meet
 from argus.verify.findings import FailurePlace, Finding, axes_help, place_of, unknown
+from argus.verify.model.formulas import Tuple
 from argus.verify.model.isl import Map, Set, involves, isl, same_group, shift, smallest, unequal
 from argus.verify.model.relations import Cells, Model
 from argus.verify.model.translator import THREAD, NonAffine, holder_condition, identifier
@@ -174,7 +175,7 @@ def _behind(model: Model, a: Cells, b: Cells, pairs: Map) -> Map:
     for cells, late in ((a, True), (b, False)):
         threads = thread_map(model, cells)
         if threads is not None:
-            half = model.parse_set(f"{{ [t] : t {'>=' if late else '<'} {first} }}")
+            half = model.points(Tuple(("t",)), f"t {'>=' if late else '<'} {first}")
             own = threads.intersect_range(half).domain()
             pairs = pairs.intersect_domain(own) if late else pairs.intersect_range(own)
     return pairs
@@ -188,7 +189,7 @@ def thread_map(model: Model, cells: Cells) -> Map | None:
     first = 0 if site.role is None else site.role.first_warp * model.kernel.warp_size
     coords = model.coords(len(relation.shape))
     text = holder_condition(relation.layout, coords, "t", primary=relation.holders is Holders.PRIMARY)
-    result = model.parse_map(f"{{ {model.tuple_text(site, coords)} -> [t] : {text} }}")
+    result = model.relation(model.instance(site, coords), Tuple(("t",)), text)
     if relation.holders is Holders.WARP:
         result = result.apply_range(same_group(model.kernel.warp_size))
     for guard in site.guards:
@@ -197,8 +198,8 @@ def thread_map(model: Model, cells: Cells) -> Map | None:
         except NonAffine:
             continue
         if any(isinstance(e, Thread) for e in walk(guard)):
-            own = f"{{ {model.tuple_text(site, coords)} -> [{THREAD}] : {condition} }}"
-            result = result.intersect(model.parse_map(own))
+            own = model.relation(model.instance(site, coords), Tuple((THREAD,)), condition)
+            result = result.intersect(own)
     return result.apply_range(shift(first))
 
 

@@ -13,6 +13,7 @@ from argus.ir.expr import Const, Expr, Op, Param
 from argus.ir.nodes import Assume, Kernel, Precondition, Requires, Scalar
 from argus.ir.types import boolean
 from argus.verify.model.deciding import deciding
+from argus.verify.model.formulas import between, equal, multiple
 from argus.verify.model.isl import Map, Set, isl
 from argus.verify.model.translator import NonAffine, Translator
 from argus.verify.model.uses import Use, facts
@@ -35,7 +36,7 @@ class Known:
         self._parts: dict[frozenset[str], Set] = {}
         conditions = [f"0 <= {translator.integer(Param(name), ())}" for name in kernel.sizes]
         unsigned = (p for p in kernel.params if isinstance(p, Scalar) and p.dtype.modular)
-        conditions += [f"0 <= {translator.integer(Param(p.name, p.dtype), ())} < {2**p.dtype.bits}" for p in unsigned]
+        conditions += [self._of_type(p) for p in unsigned]
         if not lean:
             conditions += self._alignments()
         for precondition in kernel.preconditions:
@@ -48,13 +49,18 @@ class Known:
             self.set = _of_parameters(self.set, frozenset(translator.integer(e, ()) for e in deciding(kernel)))
         self._definitions = [translator.condition(d, ()) for d in definitions]
 
+    def _of_type(self, scalar: Scalar) -> str:
+        """Return the condition that an unsigned number is in the range of its type."""
+        number = self._translator.integer(Param(scalar.name, scalar.dtype), ())
+        return between(number, "0", str(2**scalar.dtype.bits))
+
     def narrow(self, more: Set) -> None:
         """Add a condition to the known facts."""
         self.set = self.set.intersect(more)
         self._parts.clear()
 
     def _of_all(self, conditions: Sequence[str]) -> Set:
-        return self._translator.set(f"{{ : {' and '.join(conditions) or 'true'} }}")
+        return self._translator.facts(*conditions)
 
     def _alignments(self) -> list[str]:
         """Conditions on row lengths that follow from the alignments of tensors, as isl text."""
@@ -63,7 +69,7 @@ class Known:
             lanes = max(1, tensor.alignment // tensor.dtype.bytes)
             for extent, stride in zip(tensor.shape, tensor.strides, strict=True):
                 if stride == Const(1, stride.dtype) and lanes > 1:
-                    conditions.append(f"({self._translator.integer(extent, ())}) mod {lanes} = 0")
+                    conditions.append(multiple(self._translator.integer(extent, ()), lanes))
         return conditions
 
     @cached_property
@@ -108,12 +114,12 @@ class Known:
         for own in self._kernel.program_ids:
             axis, pid = own.axis, self._translator.integer(own, ())
             if self._kernel.grid is None:
-                conditions.append(f"0 <= {pid} < {2**31 - 1}")
+                conditions.append(between(pid, "0", str(2**31 - 1)))
             elif axis < len(self._kernel.grid):
                 extent = self._translator.integer(self._kernel.grid[axis], ())
-                conditions.append(f"0 <= {pid} < {extent}")
+                conditions.append(between(pid, "0", extent))
             else:
-                conditions.append(f"{pid} = 0")
+                conditions.append(equal(pid, "0"))
         return conditions
 
     def known(self, found: _Relation) -> _Relation:

@@ -40,7 +40,7 @@ def data_flow(model: Model, accesses: list[Cells], clobbers: list[Cells]) -> Flo
     writes to tiles that share the object's bytes, are may-sources too. The flow is computed for all values of the
     parameters, with few constraints, and then restricted to the context.
     """
-    empty = isl.UnionMap("{ }")
+    empty = empty_map()
     sinks, reads, musts, mays, schedule = empty, empty, empty, empty, empty
     exact, known, reason = True, True, ""
     for cells in accesses:

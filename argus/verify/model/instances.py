@@ -11,12 +11,16 @@ from collections.abc import Sequence
 from argus.ir.expr import Expr, LoopVar, ProgramId, Thread, op, rewrite, walk
 from argus.ir.nodes import For, Kernel, Programs
 from argus.verify.model.context import Known
+from argus.verify.model.formulas import Pair, Tuple, between, multiple, numbered
 from argus.verify.model.isl import Map, Set, involves, isl, without_last
 from argus.verify.model.program import PROGRAM, Site, loops_by_trip, representatives, sites
 from argus.verify.model.resolving import block_bounds, definitions_of, differs_by_block, least, resolved
 from argus.verify.model.translator import NonAffine, Translator, counter, holder_condition
 from argus.verify.model.uses import certain
 from argus.work import LIMIT_S, Work
+
+Formula = tuple[tuple[str, ...], tuple[str, ...]]
+"""The dimensions of a tuple, and conditions on them."""
 
 
 class Instances:
@@ -45,8 +49,8 @@ class Instances:
             self.context.narrow(self.when(fact))
         self._bare: dict[int, tuple[Set, bool, str]] = {}
         self._domains: dict[int, tuple[Set, bool, str]] = {}
-        self._parsed: dict[str, Set] = {}
-        self._text: dict[int, str] = {}
+        self._sets: dict[Formula, Set] = {}
+        self._formulas: dict[int, Formula] = {}
 
     programs: int | None = None
     """The number of consecutive programs that are distinguished; None: any number, all of which take the same steps."""
@@ -61,7 +65,7 @@ class Instances:
         )
 
     def coords(self, rank: int) -> tuple[str, ...]:
-        return tuple(f"c{axis}" for axis in range(rank))
+        return numbered("c", rank)
 
     def varying(self, cells: Map) -> list[str]:
         """Return the parameters on which `cells` depends, other than program ids, that may differ from block to block.
@@ -70,28 +74,34 @@ class Instances:
         differ = [n for n, e in parameters if not isinstance(e, ProgramId) and differs_by_block(e)]
         return [name for name in differ if involves(cells, (name,))]
 
-    def parse_set(self, text: str) -> Set:
-        return self.translator.set(text)
+    def points(self, at: Tuple | Pair, *conditions: str) -> Set:
+        """Return the points `at` that satisfy all conditions."""
+        return self.translator.points(at, *conditions)
 
-    def parse_map(self, text: str) -> Map:
-        return self.translator.map(text)
+    def relation(self, source: Tuple | Pair, image: Tuple | Pair, *conditions: str) -> Map:
+        """Return {source -> image} where all conditions hold."""
+        return self.translator.relation(source, image, *conditions)
+
+    def facts(self, *conditions: str) -> Set:
+        """Return the parameters that satisfy all conditions."""
+        return self.translator.facts(*conditions)
 
     def when(self, condition: Expr) -> Set:
         """Return the parameters for which a condition holds."""
-        return self.parse_set(f"{{ : {self.translator.condition(condition, ())} }}")
+        return self.facts(self.translator.condition(condition, ()))
 
     def where(self, site: Site, condition: Expr) -> Set:
         """Return the instances of a site at which a condition holds, whether they run or not."""
         coords = self.coords(len(site.shape))
         text = self.translator.condition(self.resolve(site, condition), coords)
-        return self.parse_set(f"{{ {self.tuple_text(site, coords)} : {text} }}")
+        return self.points(self.instance(site, coords), text)
 
     def image(self, site: Site, exprs: Sequence[Expr], name: str = "", *, elements: bool = True) -> Map:
         """Return {instance of a site -> `name[exprs]`}, whether the instance runs or not; iterations if not
         `elements`."""
         coords = self.coords(len(site.shape)) if elements else ()
-        values = ", ".join(self.translator.integer(self.resolve(site, e), coords) for e in exprs)
-        return self.parse_map(f"{{ {self.tuple_text(site, coords)} -> {name}[{values}] }}")
+        values = [self.translator.integer(self.resolve(site, e), coords) for e in exprs]
+        return self.relation(self.instance(site, coords), Tuple(values, name))
 
     def iterations(self, site: Site) -> Map:
         """Return {instance of a site -> its iteration}."""
@@ -114,7 +124,7 @@ class Instances:
 
     def _make_domain(self, site: Site) -> tuple[Set, bool, str]:
         coords = self.coords(len(site.shape))
-        conditions = [f"0 <= {c} < {n}" for c, n in zip(coords, site.shape, strict=True)]
+        conditions = [between(c, "0", str(n)) for c, n in zip(coords, site.shape, strict=True)]
         exact, reason = True, ""
         for loop in site.loops:
             try:
@@ -126,21 +136,19 @@ class Instances:
                 conditions.append(self.guard_text(site, self.in_program(self.resolve(site, guard)), coords))
             except NonAffine as error:
                 exact, reason = False, str(error)
-        dims = self.tuple_text(site, coords, "")
-        self._text[site.index] = f"{dims} : {conditions}"
-        return self.instances(dims, conditions).set_tuple_name(site.name), exact, reason
+        self._formulas[site.index] = tuple(self.instance(site, coords).terms), tuple(conditions)
+        return self.instances(*self._formulas[site.index]).set_tuple_name(site.name), exact, reason
 
     def in_program(self, expr: Expr) -> Expr:
         """Return the form in which the model uses a bound or a branch's condition; `window` overrides it."""
         return expr
 
-    def instances(self, dims: str, conditions: Sequence[str]) -> Set:
+    def instances(self, dims: tuple[str, ...], conditions: tuple[str, ...]) -> Set:
         """Return the points of a tuple that satisfy some conditions; cached, since neighbouring statements share them.
         """
-        text = f"{{ {dims} : {' and '.join(conditions) or 'true'} }}"
-        if text not in self._parsed:
-            self._parsed[text] = self.parse_set(text)
-        return self._parsed[text]
+        if (dims, conditions) not in self._sets:
+            self._sets[dims, conditions] = self.points(Tuple(dims), *conditions)
+        return self._sets[dims, conditions]
 
     def loop_conditions(self, site: Site, loops: tuple[For, ...]) -> list[str]:
         """Return the conditions that the counters of some loops around a site are in range, as isl text."""
@@ -154,7 +162,7 @@ class Instances:
             conditions += [self.translator.condition(op("lt", LoopVar(loop.var), stop), ())]
             var, start = (self.translator.integer(e, ()) for e in (LoopVar(loop.var), begin))
             if loop.step > 1 and loop.var not in self.translator.trips:
-                conditions.append(f"({var} - {start}) mod {loop.step} = 0")
+                conditions.append(multiple(f"{var} - {start}", loop.step))
         return conditions
 
     def resolve(self, site: Site, expr: Expr) -> Expr:
@@ -177,6 +185,6 @@ class Instances:
             raise NonAffine("the branch depends on the thread, and replicas of an element stand in several threads")
         return f"(exists thread: {holder_condition(layout, coords, 'thread')} and {text})"
 
-    def tuple_text(self, site: Site, coords: tuple[str, ...], name: str | None = None) -> str:
-        dims = ", ".join((*(counter(v) for v in site.iterators), *coords))
-        return f"{site.name if name is None else name}[{dims}]"
+    def instance(self, site: Site, coords: tuple[str, ...]) -> Tuple:
+        """Return the instance of a site at its loop counters and an element's coordinates."""
+        return Tuple((*(counter(v) for v in site.iterators), *coords), site.name)

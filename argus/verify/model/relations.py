@@ -9,7 +9,9 @@ from functools import cached_property
 from argus.ir.access import Mode, Relation
 from argus.ir.expr import Expr, Op, walk
 from argus.ir.nodes import Kernel, Shared, Tensor
-from argus.verify.model.instances import Instances
+from argus.verify.model import formulas
+from argus.verify.model.formulas import Tuple, between, numbered
+from argus.verify.model.instances import Formula, Instances
 from argus.verify.model.isl import Map, Set, isl
 from argus.verify.model.program import Site
 from argus.verify.model.resolving import differs_by_block
@@ -54,7 +56,7 @@ class Model(Instances):
         self._touched: dict[tuple[int, int], Map] = {}
         self._clocks: dict[int, Map] = {}
         self._schedules: dict[int, Map] = {}
-        self._iterations: dict[tuple[str, int], Set] = {}
+        self._iterations: dict[tuple[Formula, int], Set] = {}
         self._spans: dict[str, tuple[int, int]] = {}
 
     # ------------------------------------------------------------------ accesses
@@ -97,9 +99,7 @@ class Model(Instances):
             except NonAffine as error:
                 exact, reason = False, str(error)
         assert len(outputs) == rank - (trip is not None)
-        text = f"{{ {self.tuple_text(site, coords)} -> {identifier(relation.obj)}[{', '.join(outputs)}]"
-        text += f" : {' and '.join(conditions)} }}" if conditions else " }"
-        cells = self.parse_map(text)
+        cells = self.relation(self.instance(site, coords), Tuple(outputs, identifier(relation.obj)), *conditions)
         if trip is not None:
             cells = trip.flat_range_product(cells).set_tuple_name(isl.dim_type.out, identifier(relation.obj))
         return Cells(site, relation, number, cells.intersect_domain(domain), self.context.set, exact, reason)
@@ -107,7 +107,7 @@ class Model(Instances):
     def _extent_text(self, obj: str, axis: int) -> str:
         extent = self.kernel.object(obj).shape[axis]
         upper = str(extent) if isinstance(extent, int) else self.translator.integer(extent, ())
-        return f"0 <= x{axis} < {upper}"
+        return between(f"x{axis}", "0", upper)
 
     def accesses_of(self, obj: str, tags: bool = False) -> list[Cells]:
         """Return every access to a memory object, in program order; with `tags`, also the reads of tag statements."""
@@ -132,14 +132,13 @@ class Model(Instances):
         result = []
         if obj in self.rings and self.aliases(obj):
             raise NonAffine(f"'{obj}' is a ring of buffers, and other tiles share its bytes")
-        dims = ", ".join(f"x{axis}" for axis in range(len(self.kernel.object(obj).shape)))
-        inside = " and ".join(self._extent_text(obj, axis) for axis in range(len(self.kernel.object(obj).shape)))
+        rank = len(self.kernel.object(obj).shape)
+        every, extents = Tuple(numbered("x", rank), identifier(obj)), [self._extent_text(obj, i) for i in range(rank)]
         for other in self.aliases(obj):
             for cells in self.accesses_of(other):
                 if cells.relation.mode is Mode.READ:
                     continue
-                everything = self.parse_set(f"{{ {identifier(obj)}[{dims}] : {inside or 'true'} }}")
-                anywhere = isl.Map.from_domain_and_range(cells.bare.domain(), everything)
+                anywhere = isl.Map.from_domain_and_range(cells.bare.domain(), self.points(every, *extents))
                 result.append(replace(cells, bare=anywhere, exact=False, reason=f"'{other}' shares its bytes"))
         return result
 
@@ -163,7 +162,7 @@ class Model(Instances):
         cached, since neighbouring statements share it.
         """
         bare, _, _ = self.bare_domain(site)
-        key = (self._text[site.index], len(site.shape))
+        key = (self._formulas[site.index], len(site.shape))
         if key not in self._iterations:
             iterations = bare.project_out(isl.dim_type.set, len(site.loops), len(site.shape))
             self._iterations[key] = self.context.simply(iterations)
@@ -208,7 +207,7 @@ class Model(Instances):
         if site.index not in self._clocks:
             time = [counter(p) if isinstance(p, str) else str(p) for p in self.times_of[site.index]]
             time += ["0"] * (self.depth - len(time))
-            self._clocks[site.index] = isl.Map(f"{{ {self.tuple_text(site, ())} -> [{', '.join(time)}] }}")
+            self._clocks[site.index] = formulas.relation(self.instance(site, ()), Tuple(time))
         return self._clocks[site.index]
 
     def times(self, site: Site) -> Set:

@@ -11,6 +11,7 @@ from argus.ir.access import Relation
 from argus.ir.expr import Expr
 from argus.ir.nodes import For
 from argus.ir.rings import RingPlace, place_in_ring
+from argus.verify.model.formulas import Tuple
 from argus.verify.model.instances import Instances
 from argus.verify.model.isl import IslError, Map, Set, first, isl, point
 from argus.verify.model.program import Site, turns
@@ -92,9 +93,9 @@ class Rings:
             if len(loop.guards) > int(turns(loop.role) > 1):
                 raise NonAffine(f"the loop over '{nest[-1].var}', of which trips are counted, stands in a branch")
             conditions = self._model.loop_conditions(site, nest)
-            names = ", ".join(counter(loop.var) for loop in nest)
-            ran = self._model.context.simply(self._model.instances(f"[{names}]", conditions))
-            trips = self._model.parse_map(f"{{ [{names}] -> [{', '.join(self._trip(site, nest))}] }}")
+            counters = tuple(counter(loop.var) for loop in nest)
+            ran = self._model.context.simply(self._model.instances(counters, tuple(conditions)))
+            trips = self._model.relation(Tuple(counters), self._trip(site, nest))
             self._counts[loop.index] = Count(ran.apply(trips))
         return self._counts[loop.index]
 
@@ -105,8 +106,7 @@ class Rings:
 
     def trip(self, site: Site, nest: tuple[For, ...], coords: tuple[str, ...] = ()) -> Map:
         """Return the map from an instance of a site to its trip numbers in the loops of `nest`."""
-        numbers = ", ".join(self._trip(site, nest))
-        return self._model.parse_map(f"{{ {self._model.tuple_text(site, coords)} -> [{numbers}] }}")
+        return self._model.relation(self._model.instance(site, coords), self._trip(site, nest))
 
     def trip_of_cells(self, site: Site, relation: Relation, coords: tuple[str, ...]) -> Map:
         """Return {instance -> the trip whose buffer it uses}."""
@@ -161,14 +161,14 @@ class Rings:
                 return site.loops[: depth + 1]
         raise NonAffine(f"the running count '{name}' is used outside of its loop")
 
-    def _trip(self, site: Site, nest: tuple[For, ...]) -> list[str]:
-        """Return the trip number of each loop, as isl text."""
-        texts = []
+    def _trip(self, site: Site, nest: tuple[For, ...]) -> Tuple:
+        """Return the trip number of each loop."""
+        numbers = []
         for loop in nest:
             start = self._model.translator.integer(self._model.resolve(site, loop.start), ())
             by_value = f"floor(({counter(loop.var)} - ({start})) / {loop.step})"
-            texts.append(counter(loop.var) if loop.var in self._model.translator.trips else by_value)
-        return texts
+            numbers.append(counter(loop.var) if loop.var in self._model.translator.trips else by_value)
+        return Tuple(numbers)
 
     def _size(self, obj: str) -> int | None:
         """Return the number of buffers of a shared tile that is a ring counted through nested loops, or None for other

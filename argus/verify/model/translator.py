@@ -6,14 +6,15 @@ An expression that is not quasi-affine raises `NonAffine`. If it is uniform and 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from argus.ir.expr import LEAVING, Const, Coord, Elem, Expr, LoopVar, Op, Param, ProgramId, Thread, op, rewrite, walk
 from argus.layout import FragmentLayout
-from argus.verify.model.isl import Map, Set, isl
+from argus.verify.model import formulas
+from argus.verify.model.formulas import Pair, Tuple
+from argus.verify.model.isl import Map, Set
 from argus.verify.model.program import is_launch_constant
 from argus.verify.model.resolving import differs_by_block
 
@@ -38,8 +39,27 @@ def counter(name: str) -> str:
 
 
 def _escaped(name: str) -> str:
-    """Return `name` in letters, digits and underscores, with other characters as their codes; injective."""
-    return re.sub(r"\W|_(?=[0-9a-f]+_)", lambda found: f"_{ord(found.group()):x}_", name)
+    """Return `name` in letters, digits and underscores, with other characters as their codes; injective.
+
+    An underscore that could begin such a code is written as its code, too.
+    """
+    first, *rest = parts = name.split("_")
+    found = _letters(first)
+    for part, following in zip(rest, (*parts[2:], None), strict=False):
+        like_code = following is not None and part != "" and set(part) <= _DIGITS
+        found += (_code("_") if like_code else "_") + _letters(part)
+    return found
+
+
+_DIGITS = frozenset("0123456789abcdef")
+
+
+def _letters(text: str) -> str:
+    return "".join(c if c.isalnum() else _code(c) for c in text)
+
+
+def _code(character: str) -> str:
+    return f"_{ord(character):x}_"
 
 
 THREAD = "thread"
@@ -61,16 +81,17 @@ class Translator:
     trips: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     lean: bool = False
 
-    def set(self, text: str) -> Set:
-        """Parse a set. Call this after all of its text is translated, because the header lists the parameters."""
-        return self._own(isl.Set(self._header() + text))
+    def points(self, at: Tuple | Pair, *conditions: str) -> Set:
+        """Return the points `at` that satisfy all conditions, over the parameters of all texts translated so far."""
+        return self._own(formulas.points(at, conditions, self.parameters))
 
-    def map(self, text: str) -> Map:
-        """Parse a map; see `set`."""
-        return self._own(isl.Map(self._header() + text))
+    def relation(self, source: Tuple | Pair, image: Tuple | Pair, *conditions: str) -> Map:
+        """Return {source -> image} where all conditions hold; see `points`."""
+        return self._own(formulas.relation(source, image, conditions, self.parameters))
 
-    def _header(self) -> str:
-        return f"[{', '.join(self.parameters)}] -> "
+    def facts(self, *conditions: str) -> Set:
+        """Return the parameters that satisfy all conditions."""
+        return self._own(formulas.facts(conditions, self.parameters))
 
     def _own(self, found: _Relation) -> _Relation:
         return found.drop_unused_params() if self.lean else found

@@ -37,12 +37,20 @@ from argus.ir.nodes import (
 from argus.ir.rings import RingPlace, turn_parity
 from argus.verify.findings import Finding, place_of, unknown
 from argus.verify.model.barriers import barrier_use
+from argus.verify.model.formulas import Tuple, multiple, relation
 from argus.verify.model.isl import Map, isl, smallest
 from argus.verify.model.program import Site
 from argus.verify.model.relations import Model
 from argus.verify.model.translator import NonAffine
 from argus.verify.order.knowledge import Event, Knowledge, Wait
-from argus.verify.order.uses import Ring, Uses
+from argus.verify.order.uses import USE, Ring, Uses
+
+_PARITY = Tuple(("q",))
+
+
+def _of_parity(number: str) -> list[str]:
+    """Return the conditions that `q` is the parity of a number."""
+    return [multiple(f"q - ({number})", 2), "0 <= q <= 1"]
 
 
 class Protocol:
@@ -163,12 +171,12 @@ class Protocol:
         if place is not None:
             return data if self._of_its_round(site, place, stmt.parity, keys) else space
         parity = self.model.translator.integer(self.model.resolve(site, stmt.parity), ())
-        text = f"{{ {self.model.tuple_text(site, ())} -> [q] : (q - ({parity})) mod 2 = 0 and 0 <= q <= 1 }}"
-        parities = self.model.parse_map(text).drop_unused_params().intersect_domain(keys.domain())
-        ordinal = isl.Map("{ [i, n] -> [q] : (q - n) mod 2 = 0 and 0 <= q <= 1 }")
+        awaited = self.model.relation(self.model.instance(site, ()), _PARITY, *_of_parity(parity))
+        parities = awaited.drop_unused_params().intersect_domain(keys.domain())
+        ordinal = relation(USE, _PARITY, _of_parity("n"))
         if self.model.context.same(keys.apply_range(ordinal), parities):
             return data
-        free = keys.apply_range(isl.Map("{ [i, n] -> [q] : (q - n - 1) mod 2 = 0 and 0 <= q <= 1 }"))
+        free = keys.apply_range(relation(USE, _PARITY, _of_parity("n - 1")))
         if self.model.context.same(free, parities):
             return space
         wrong = self.model.context.known(free.subtract(parities).domain())

@@ -19,12 +19,15 @@ from itertools import product
 from argus.ir.expr import Const, Expr, LoopVar, Op, op
 from argus.ir.nodes import BarrierArrive, BarrierSync, Mbarrier, Roles
 from argus.verify.model.barriers import barrier_use
+from argus.verify.model.formulas import Tuple, points, relation
 from argus.verify.model.isl import Map, Set, isl, point
 from argus.verify.model.program import PROGRAM, Site, own_turn, turns
 from argus.verify.model.relations import Model
 from argus.verify.model.rings import Count
 from argus.verify.model.translator import NonAffine
 
+USE = Tuple(("i", "n"))
+"""Use number n of place i of a barrier."""
 _FEW = 4
 """The number of uses of one barrier outside of loops that are distinguished."""
 
@@ -57,7 +60,7 @@ class Uses:
         places = [(s, self.model.rings.place(s, _index_of(s))) for s in uses]
         counts = [self.model.rings.count(s, place) for s, place in places if place is not None]
         if not counts:
-            yield Ring(barrier, isl.Map("{ [i, n] -> [i, m] : m = n - 1 and m >= 0 }"), None)
+            yield Ring(barrier, relation(USE, Tuple(("i", "n - 1")), ["n >= 1"]), None)
             return
         sizes = {place.size for _, place in places if place is not None}
         if len(counts) < len(places) or sizes != {barrier.count}:
@@ -164,7 +167,7 @@ class Uses:
         times: Map | None = None  # {use -> times}
         for site, keys in zip(sites, names, strict=True):
             domain = self.model.iteration_schedule(site).domain()
-            legal = ring.count.trips if ring.count is not None else isl.Set("{ [i, n] : n >= 0 }")
+            legal = ring.count.trips if ring.count is not None else points(USE, ["n >= 0"])
             if not self.model.context.nothing(domain.subtract(keys.domain())):
                 return False
             if not self.model.context.nothing(keys.range().subtract(legal)):

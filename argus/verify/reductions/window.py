@@ -21,13 +21,13 @@ window hold for every sequence of programs of any length, for these reasons:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import reduce
 
 from argus.ir.expr import Expr, Op, Param, op
 from argus.ir.nodes import BarrierArrive, BarrierSync, For
 from argus.ir.visit import walk
+from argus.verify.model.formulas import equal
 from argus.verify.model.isl import Set, involves, with_parameters
 from argus.verify.model.program import PROGRAM, Site, is_launch_constant, turns
 from argus.verify.model.relations import Model
@@ -77,17 +77,16 @@ class Window(Model):
             return Param(self._values.setdefault(expr, f"{_VALUE}{len(self._values)}"), expr.dtype)
         return replace(expr, args=tuple(map(self.in_program, expr.args))) if isinstance(expr, Op) else expr
 
-    def instances(self, dims: str, conditions: Sequence[str]) -> Set:
+    def instances(self, dims: tuple[str, ...], conditions: tuple[str, ...]) -> Set:
         """Return the points of a tuple in each program of the window, under conditions on that program's own values."""
         if counter(PROGRAM) not in dims:
             return super().instances(dims, conditions)
-        inside = [*conditions, f"{counter(PROGRAM)} < {self.programs}"]
-        found = super().instances(dims, inside)
+        found = super().instances(dims, (*conditions, f"{counter(PROGRAM)} < {self.programs}"))
         if not involves(found, map(identifier, self._values.values())):
             return found
         programs = []
         for number in range(self.programs or 0):
-            its = super().instances(dims, [f"{counter(PROGRAM)} = {number}"])
+            its = super().instances(dims, (equal(counter(PROGRAM), str(number)),))
             programs.append(with_parameters(found, self._of(number)).intersect(its))
         return reduce(Set.union, programs)
 

@@ -11,6 +11,7 @@ from argus.ir.nodes import Accumulate, Spec, SpecReduce
 from argus.ir.spec_terms import identity, strip
 from argus.verify.checks.races import by_block
 from argus.verify.findings import Finding, unknown
+from argus.verify.model.formulas import Tuple, between, numbered
 from argus.verify.model.isl import UnionMap, UnionSet, empty_map, empty_set, isl, map_parts
 from argus.verify.model.program import PROGRAM, Site, turns
 from argus.verify.model.relations import Model
@@ -115,9 +116,9 @@ def _places(comparison: Comparison, spec: Spec, scatter: Scatter | None = None) 
     shape = next(t.shape for t in model.kernel.tensors if t.name == spec.output)
     if scatter is not None:
         shape = (*(extent for axis, extent in enumerate(shape) if axis != scatter.axis), *scatter.extents)
-    dims = [f"v{axis}" for axis in range(len(shape))]
-    bounds = [f"0 <= {d} < {model.translator.integer(e, ())}" for d, e in zip(dims, shape, strict=True)]
-    return model.parse_set(f"{{ {ROOT}[{', '.join(dims)}] : {' and '.join(bounds) or 'true'} }}").to_union_set()
+    dims = numbered("v", len(shape))
+    bounds = [between(d, "0", model.translator.integer(e, ())) for d, e in zip(dims, shape, strict=True)]
+    return model.points(Tuple(dims, ROOT), *bounds).to_union_set()
 
 
 def _simply(brought: UnionMap, wanted: isl.Set) -> UnionMap:

@@ -8,6 +8,7 @@ from argus.diagnostic import Verdict
 from argus.ir.expr import Elem
 from argus.ir.nodes import AssertTags, Once, TagEqual, TagField, TagTerm, TagTuple
 from argus.verify.findings import Finding, place_of, unknown
+from argus.verify.model.formulas import Tuple, equal, points
 from argus.verify.model.isl import (
     Set,
     UnionMap,
@@ -93,7 +94,7 @@ def _domain(analysis: TagAnalysis, site: Site) -> UnionSet:
         return domain.to_union_set()
     coords = model.coords(len(site.shape))
     text = model.translator.condition(site.stmt.where, coords)
-    inside = model.parse_set(f"{{ {model.tuple_text(site, coords)} : {text} }}")
+    inside = model.points(model.instance(site, coords), text)
     return domain.intersect(inside).to_union_set()
 
 
@@ -263,9 +264,8 @@ def _finding(analysis: TagAnalysis, site: Site, failure: _Failure) -> Finding | 
 
 
 def _point_set(site: Site, values: tuple[int, ...], parameters: dict[str, int]) -> isl.Set:
-    fixed = " and ".join(f"{name} = {value}" for name, value in parameters.items()) or "true"
-    names = ", ".join(parameters)
-    return isl.Set(f"[{names}] -> {{ {site.name}[{', '.join(map(str, values))}] : {fixed} }}")
+    fixed = [equal(name, str(value)) for name, value in parameters.items()]
+    return points(Tuple(tuple(map(str, values)), site.name), fixed, parameters)
 
 
 def _values(relation: UnionMap, at: UnionSet) -> str:

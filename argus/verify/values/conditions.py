@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import reduce
 
 from argus.ir.expr import Param
-from argus.verify.model.isl import UnionMap, UnionSet, empty_map, isl, map_parts
+from argus.verify.model.formulas import Tuple, equal, points
+from argus.verify.model.isl import UnionMap, UnionSet, empty_map, isl, map_parts, point
 from argus.verify.model.relations import Model
 from argus.verify.model.translator import NonAffine
 from argus.verify.values.integers import added, function, scaled
@@ -30,7 +31,8 @@ def decided(model: Model, test: Term, path: UnionMap) -> tuple[UnionSet, list[Te
             found = _difference(model, test, path)
     if found is None or any(part.get_tuple_name(isl.dim_type.out) for part in map_parts(found[1])):
         return path.domain(), [test]
-    return found[1].intersect_range(UnionSet(f"{{ [v] : {_HOLDS[found[0]]} }}")).domain(), []
+    holding = points(Tuple(("v",)), [_HOLDS[found[0]]]).to_union_set()
+    return found[1].intersect_range(holding).domain(), []
 
 
 class Conditions:
@@ -91,7 +93,7 @@ def _difference(model: Model, test: Term, path: UnionMap) -> tuple[str, UnionMap
     try:
         difference = added(left, right, -1)
         if comparison in ("gt", "lt"):
-            difference = added(difference, _number(difference.domain(), UnionSet("{ [1] }")), -1)
+            difference = added(difference, _number(difference.domain(), point((1,)).to_union_set()), -1)
     except NonAffine:
         return None
     return comparison if comparison in ("eq", "ne") else "ge", difference
@@ -111,10 +113,10 @@ def integer(model: Model, term: Term, path: UnionMap) -> UnionMap | None:
         case Index(values=values):
             return path.apply_range(values)
         case Constant(value=value) if value.is_integer():
-            return _number(path.domain(), UnionSet(f"{{ [{int(value)}] }}"))
+            return _number(path.domain(), point((int(value),)).to_union_set())
         case Parameter(name=name, bounds=bounds) if bounds is not None:
-            text = f"{{ [v] : v = {model.translator.integer(Param(name), ())} }}"
-            return _number(path.domain(), model.parse_set(text).to_union_set())
+            value_of = model.points(Tuple(("v",)), equal("v", model.translator.integer(Param(name), ())))
+            return _number(path.domain(), value_of.to_union_set())
         case Load(tensor=tensor, cells=cells) if model.kernel.object(tensor).dtype.is_int:
             return _elements(tensor, path.apply_range(cells))
         case Apply(op=op, args=args):

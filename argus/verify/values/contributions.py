@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import reduce
 
+from argus.verify.model.formulas import Tuple, numbered, relation
 from argus.verify.model.isl import UnionMap, empty_map, isl, map_parts
 from argus.verify.values.numbers import Numbers
 from argus.verify.values.summands import Placed, Ref, Summand, spread
@@ -171,8 +172,8 @@ def _split(part: isl.Map) -> list[UnionMap]:
     name, rank = part.get_tuple_name(isl.dim_type.out) or "", part.dim(isl.dim_type.out)
     if name.startswith(DATA) or not name:
         return [part.to_union_map()]
-    dims = ", ".join(f"x{i}" for i in range(rank))
-    return [part.to_union_map().apply_range(isl.UnionMap(f"{{ {name}[{dims}] -> [x{i}] }}")) for i in range(rank)]
+    dims = numbered("x", rank)
+    return [part.apply_range(relation(Tuple(dims, name), Tuple((each,)))).to_union_map() for each in dims]
 
 
 def loaded_cells(term: Term, path: UnionMap) -> UnionMap | None:

@@ -10,6 +10,7 @@ from argus.ir.instruction import Order
 from argus.ir.nodes import Copy, Map, Stmt, Tag, Tensor
 from argus.ir.rescaling import accumulators, rescaled
 from argus.verify.model.flow import Flow, data_flow, sink_name
+from argus.verify.model.formulas import Tuple, between
 from argus.verify.model.isl import UnionMap, UnionSet, empty_map, isl, map_parts
 from argus.verify.model.program import Site
 from argus.verify.model.relations import Cells, Model
@@ -53,8 +54,8 @@ class DataFlow:
         relation = Relation(stmt.obj, Mode.WRITE, site.shape, whole, None, None, Holders.ALL, Order.SYNC)
         domain, exact, reason = self.model.bare_domain(site)
         names = self.model.coords(len(site.shape))
-        text = f"{{ {self.model.tuple_text(site, names)} -> {identifier(stmt.obj)}[{', '.join(names)}] }}"
-        bare = self.model.parse_map(text).intersect_domain(domain)
+        same = self.model.relation(self.model.instance(site, names), Tuple(names, identifier(stmt.obj)))
+        bare = same.intersect_domain(domain)
         return Cells(site, relation, -1, bare, self.model.context.set, exact, reason)
 
     def value_flow(self, obj: str) -> Flow:
@@ -87,7 +88,7 @@ class DataFlow:
         """Return the instances at which a mask holds."""
         coords = self.model.coords(len(site.shape))
         text = self.model.guard_text(site, mask, coords)
-        return self.model.parse_set(f"{{ {self.model.tuple_text(site, coords)} : {text} }}").to_union_set()
+        return self.model.points(self.model.instance(site, coords), text).to_union_set()
 
     def plain(self, site: Site, number: int) -> bool:
         """Return True if the cells of an access are known exactly, and no index is an uninterpreted function."""
@@ -111,8 +112,8 @@ class DataFlow:
         indices, coords = [self.model.resolve(site, i) for i in relation.index], self.model.coords(len(site.shape))
         translator = self.model.translator
         if all(translator.plain(i, coords) for i in indices):
-            cell = f"{identifier(relation.obj)}[{', '.join(translator.integer(i, coords) for i in indices)}]"
-            result = self.model.parse_map(f"{{ {self.model.tuple_text(site, coords)} -> {cell} }}").to_union_map()
+            cell = Tuple([translator.integer(i, coords) for i in indices], identifier(relation.obj))
+            result = self.model.relation(self.model.instance(site, coords), cell).to_union_map()
         else:
             result = reduce(UnionMap.range_product, (self.image(site, index) for index in relation.index))
         domain = self.model.domain(site)[0].to_union_set()
@@ -137,8 +138,8 @@ class DataFlow:
         """Return {instance -> [v] : lo <= v < hi}."""
         coords = self.model.coords(len(site.shape))
         low, high = (self.model.translator.integer(self.model.resolve(site, e), coords) for e in (lo, hi))
-        text = f"{{ {self.model.tuple_text(site, coords)} -> [v] : {low} <= v < {high} }}"
-        return self.model.parse_map(text).intersect_domain(self.model.domain(site)[0]).to_union_map()
+        found = self.model.relation(self.model.instance(site, coords), Tuple(("v",)), between("v", low, high))
+        return found.intersect_domain(self.model.domain(site)[0]).to_union_map()
 
     def integer(self, site: Site, expr: Expr) -> UnionMap:
         """Return {instance -> [v]} of an affine expression, or the image of a register."""
@@ -146,8 +147,9 @@ class DataFlow:
         if isinstance(expr, Elem):
             return self._loaded(site, self.number(site, expr))
         coords = self.model.coords(len(site.shape))
-        text = f"{{ {self.model.tuple_text(site, coords)} -> [{self.model.translator.integer(expr, coords)}] }}"
-        return self.model.parse_map(text).intersect_domain(self.model.domain(site)[0]).to_union_map()
+        value = Tuple((self.model.translator.integer(expr, coords),))
+        found = self.model.relation(self.model.instance(site, coords), value)
+        return found.intersect_domain(self.model.domain(site)[0]).to_union_map()
 
     def _loaded(self, site: Site, number: int) -> UnionMap:
         """Return the integers or index data that a register read receives."""
@@ -188,10 +190,8 @@ class DataFlow:
             raise NonAffine(f"the kernel changes the index data of '{tensor}'")
         coords = self.model.coords(len(site.shape))
         texts = [self.model.translator.integer(self.model.resolve(site, e), coords) for e in index]
-        source = self.model.tuple_text(site, coords)
-        domain = self.model.domain(site)[0]
-        text = element(index_data(tensor), source, texts)
-        return self.model.parse_map(text).intersect_domain(domain).to_union_map()
+        found = self.model.relation(self.model.instance(site, coords), element(index_data(tensor), texts))
+        return found.intersect_domain(self.model.domain(site)[0]).to_union_map()
 
 
 def writes(site: Site, obj: str) -> bool:

@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 
-from argus.verify.model.isl import UnionMap, UnionSet, empty_map, isl, map_parts
+from argus.verify.model.formulas import Tuple, numbered, relation
+from argus.verify.model.isl import UnionMap, UnionSet, empty_map, isl, map_parts, point
 from argus.verify.values.scope import Mismatch, close
 from argus.verify.values.summands import Monomial, Placed, Ref, Summand
 from argus.verify.values.term_builder import TermBuilder
@@ -177,15 +178,15 @@ class _Steps:
         deltas = parts[0].deltas()
         rank = deltas.dim(isl.dim_type.set)
         for axis in range(rank):
-            other = isl.Set(f"{{ [{', '.join('-1' if i == axis else '0' for i in range(rank))}] }}")
+            other = point(-1 if i == axis else 0 for i in range(rank))
             if deltas.set_tuple_name("").reset_tuple_id().is_subset(other.align_params(deltas.get_space())):
                 return self._difference(rank, axis)
         raise Mismatch("a loop whose steps cannot be counted")
 
     def _difference(self, rank: int, axis: int) -> UnionMap:
-        now, then = ", ".join(f"t{i}" for i in range(rank)), ", ".join(f"j{i}" for i in range(rank))
         name = str(map_parts(self._pairs)[0].get_tuple_name(isl.dim_type.out))
-        every = isl.UnionMap(f"{{ {name}[{now}, {then}] -> [t{axis} - j{axis}] }}")
+        now_and_then = Tuple((*numbered("t", rank), *numbered("j", rank)), name)
+        every = relation(now_and_then, Tuple((f"t{axis} - j{axis}",))).to_union_map()
         return every.intersect_domain(self._pairs.range())
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from argus.verify.model.isl import Set, UnionMap, UnionSet
+from argus.verify.model.formulas import Pair, Tuple, points
+from argus.verify.model.isl import Set, UnionMap, UnionSet, point
 from argus.verify.values.contributions import images, loaded_cells
 from argus.verify.values.summands import Placed, Ref, Summand
 from argus.verify.values.terms import Apply, Cases, Choice, Constant, Index, Load, Reduce, Term, Via
@@ -117,7 +118,8 @@ def _never_below(s: Summand, values: Values, last: UnionMap, defined: Set) -> bo
 def _compared(s: Summand, values: Values, last: UnionMap, relation: str) -> UnionSet:
     """Return the points whose number and a place of the same root are in a relation."""
     pairs = s.upward.apply_range(last).range_product(values)
-    return pairs.intersect_range(UnionSet(f"{{ [[place] -> [number]] : {relation} }}")).domain().intersect(s.points)
+    meant = points(Pair(Tuple(("place",)), Tuple(("number",))), [relation]).to_union_set()
+    return pairs.intersect_range(meant).domain().intersect(s.points)
 
 
 def _from_roots(s: Summand, images: UnionMap) -> UnionMap:
@@ -135,7 +137,7 @@ def _integer(leaf: Term, path: UnionMap) -> Values | None:
         case Index(values=values):
             return path.apply_range(values)
         case Constant(value=value) if value.is_integer():
-            return UnionMap.from_domain_and_range(path.domain(), UnionSet(f"{{ [{int(value)}] }}"))
+            return UnionMap.from_domain_and_range(path.domain(), point((int(value),)).to_union_set())
         case _:
             return None
 

@@ -8,24 +8,22 @@ multiples of which atoms are added up.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from argus.ir.expr import Const, Expr, Op, Param, walk
+from argus.verify.model.formulas import Pair, Tuple, numbered, relation
 from argus.verify.model.isl import UnionMap, empty_map, isl, map_parts
 from argus.verify.model.translator import NonAffine, identifier
 from argus.verify.values.terms import operation
 
 _SUM = "sum"
-"""The beginning of the name of a tuple with several atoms, or a multiple of one."""
-_HEAD = re.compile(r"_(m?\d+)x(\d+)x(\d+)_")
-"""What a tuple's name says of an atom before the atom's name: factor, number of operands, length of the name."""
-
+"""The beginning of the name of a tuple with several atoms, or a multiple of one. Each atom follows as
+`_<factor>x<number of operands>x<length of the name>_<name>`; the factor's sign is `m`."""
 _LONGEST = 2000
 """The most letters of a tuple. Its name spells an operation as often as it is used. So the names of numbers that are
 computed from each other again and again, such as random numbers, would have no end."""
 
-_Atom = tuple[int, str, list[str]]
+_Atom = tuple[int, str, Sequence[str]]
 """A factor, the name of an atom, and the dimensions of its operands."""
 
 
@@ -61,9 +59,10 @@ def image_of(expr: Expr, leaf: Callable[[Expr], UnionMap | None]) -> UnionMap:
 def added(left: UnionMap, right: UnionMap, factor: int = 1) -> UnionMap:
     """Return the image of `left + factor * right`. Raises `NonAffine` for an integer of too many operations."""
 
-    def both(one: str, here: list[str], other: str, there: list[str]) -> str:
-        atoms = [*_atoms(one, here), *((n * factor, atom, dims) for n, atom, dims in _atoms(other, there))]
-        return _text(sorted(atoms, key=lambda atom: atom[1]), f"{here[-1]} + {factor} * {there[-1]}")
+    def both(one: Tuple, other: Tuple) -> Tuple:
+        atoms = [*_atoms(one), *((n * factor, atom, dims) for n, atom, dims in _atoms(other))]
+        number = f"{one.terms[-1]} + {factor} * {other.terms[-1]}"
+        return _sum_of(sorted(atoms, key=lambda atom: atom[1]), number)
 
     return _combined(left, right, both)
 
@@ -72,10 +71,10 @@ def scaled(image: UnionMap, factor: int) -> UnionMap:
     """Return the image of `factor` times an integer."""
     result = empty_map()
     for part in map_parts(image):
-        name, dims = _tuple(part.range(), "a")
-        atoms = [(n * factor, atom, own) for n, atom, own in _atoms(name, dims)] if factor else []
-        text = f"{{ {name}[{', '.join(dims)}] -> {_text(atoms, f'{factor} * {dims[-1]}')} }}"
-        result = result.union(part.to_union_map().apply_range(isl.UnionMap(text)))
+        source = _tuple(part.range(), "a")
+        atoms = [(n * factor, atom, own) for n, atom, own in _atoms(source)] if factor else []
+        step = relation(source, _sum_of(atoms, f"{factor} * {source.terms[-1]}"))
+        result = result.union(part.to_union_map().apply_range(step.to_union_map()))
     return result
 
 
@@ -85,27 +84,26 @@ def function(op: str, operands: list[UnionMap]) -> UnionMap:
     for number, operand in enumerate(operands[1:], 1):
         last = number == len(operands) - 1
 
-        def both(one: str, here: list[str], other: str, there: list[str], last: bool = last) -> str:
-            name = f"{one}, {other}"
+        def both(one: Tuple, other: Tuple, last: bool = last) -> Tuple:
+            name = f"{one.name}, {other.name}"
             own = _function(op, name) if last else f"tuple_{identifier(name)}"
-            return f"{own}[{', '.join((*here, *there, *(('0',) if last else ())))}]"
+            return Tuple((*one.terms, *other.terms, *(("0",) if last else ())), own)
 
         result = _combined(result, operand, both)
     return result if len(operands) > 1 else _of_one(op, result)
 
 
-def element(tensor: str, place: str, operands: list[str]) -> str:
-    """Return the text of the image of a tensor's element at the affine `operands`."""
-    return f"{{ {place} -> {tensor}[{', '.join((*operands, '0'))}] }}"
+def element(tensor: str, operands: list[str]) -> Tuple:
+    """Return the image of a tensor's element at the affine `operands`."""
+    return Tuple((*operands, "0"), tensor)
 
 
 def _of_one(op: str, operand: UnionMap) -> UnionMap:
     result = empty_map()
     for part in map_parts(operand):
-        name, dims = _tuple(part.range(), "a")
-        image = _limited(f"{_function(op, name)}[{', '.join((*dims, '0'))}]")
-        text = f"{{ {name}[{', '.join(dims)}] -> {image} }}"
-        result = result.union(part.to_union_map().apply_range(isl.UnionMap(text)))
+        source = _tuple(part.range(), "a")
+        step = relation(source, _limited(Tuple((*source.terms, "0"), _function(op, source.name))))
+        result = result.union(part.to_union_map().apply_range(step.to_union_map()))
     return result
 
 
@@ -113,46 +111,46 @@ def _function(op: str, operands: str) -> str:
     return f"function_{identifier(f'{op}({operands})')}"
 
 
-def _combined(left: UnionMap, right: UnionMap, both: Callable[[str, list[str], str, list[str]], str]) -> UnionMap:
-    """Return {instance -> both(images)}, where `both` writes the tuple for the names and dimensions of two tuples."""
+def _combined(left: UnionMap, right: UnionMap, both: Callable[[Tuple, Tuple], Tuple]) -> UnionMap:
+    """Return {instance -> both(images)}, where `both` makes one tuple of two."""
     result = empty_map()
     for part in map_parts(left.range_product(right)):
         pair = part.range().unwrap()
-        (one, here), (other, there) = _tuple(pair.domain(), "a"), _tuple(pair.range(), "b")
-        source = f"[{one}[{', '.join(here)}] -> {other}[{', '.join(there)}]]"
-        step = isl.UnionMap(f"{{ {source} -> {_limited(both(one, here, other, there))} }}")
-        result = result.union(part.to_union_map().apply_range(step))
+        one, other = _tuple(pair.domain(), "a"), _tuple(pair.range(), "b")
+        step = relation(Pair(one, other), _limited(both(one, other)))
+        result = result.union(part.to_union_map().apply_range(step.to_union_map()))
     return result
 
 
-def _limited(text: str) -> str:
-    if len(text) > _LONGEST:
+def _limited(image: Tuple) -> Tuple:
+    if len(str(image)) > _LONGEST:
         raise NonAffine("an integer of too many operations")
-    return text
+    return image
 
 
-def _tuple(points: isl.Set, prefix: str) -> tuple[str, list[str]]:
-    return points.get_tuple_name() or "", [f"{prefix}{i}" for i in range(points.dim(isl.dim_type.set))]
+def _tuple(points: isl.Set, letter: str) -> Tuple:
+    return Tuple(numbered(letter, points.dim(isl.dim_type.set)), points.get_tuple_name() or "")
 
 
-def _atoms(name: str, dims: list[str]) -> list[_Atom]:
-    """Return the atoms of an image, given the name and the dimensions of its tuple."""
+def _atoms(image: Tuple) -> list[_Atom]:
+    """Return the atoms of an image."""
+    name, dims = image.name, image.terms
     if not name.startswith(_SUM):
         return [(1, name, dims[:-1])] if name else []
     found, at, begin = [], len(_SUM), 0
     while at < len(name):
-        head = _HEAD.match(name, at)
-        assert head is not None
-        factor, rank, length = int(head[1].replace("m", "-")), int(head[2]), int(head[3])
-        found.append((factor, name[head.end() : head.end() + length], dims[begin : begin + rank]))
-        at, begin = head.end() + length, begin + rank
+        head = name[at + 1 : name.index("_", at + 1)]
+        factor, rank, length = (int(number) for number in head.replace("m", "-").split("x"))
+        at += len(head) + 2
+        found.append((factor, name[at : at + length], dims[begin : begin + rank]))
+        at, begin = at + length, begin + rank
     return found
 
 
-def _text(atoms: list[_Atom], number: str) -> str:
-    """Return the tuple of a sum of multiples of atoms and a number."""
-    dims = ", ".join((*(dim for _, _, own in atoms for dim in own), number))
+def _sum_of(atoms: list[_Atom], number: str) -> Tuple:
+    """Return the image of a sum of multiples of atoms and a number."""
+    dims = (*(dim for _, _, own in atoms for dim in own), number)
     if len(atoms) == 1 and atoms[0][0] == 1:
-        return f"{atoms[0][1]}[{dims}]"
+        return Tuple(dims, atoms[0][1])
     heads = (f"_{factor}x{len(own)}x{len(name)}_{name}".replace("-", "m") for factor, name, own in atoms)
-    return f"{_SUM if atoms else ''}{''.join(heads)}[{dims}]"
+    return Tuple(dims, f"{_SUM if atoms else ''}{''.join(heads)}")

@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass, replace
 from functools import reduce
 
+from argus.verify.model.formulas import Tuple, points
 from argus.verify.model.isl import UnionMap, UnionSet, map_parts, merged, union_of_maps
 from argus.verify.values.above import Above, domain_of
 from argus.verify.values.contributions import contributions, loaded_cells
@@ -200,7 +201,7 @@ class Exponents:
                 return merged(self._origins(start, ref.path).union(union_of_maps(again)))
             case Apply(op="maximum", args=(Constant(value=value), inner) | (inner, Constant(value=value))):
                 made = self._origins(inner, ref.path)
-                number = UnionSet(f"{{ number{_letters(value)}[] }}")
+                number = points(Tuple((), f"number{_letters(value)}")).to_union_set()
                 return made.range_product(UnionMap.from_domain_and_range(made.domain(), number))
             case _:
                 return self._named(ref.term, ref.path)
@@ -217,7 +218,7 @@ class Exponents:
             cells = union_of_maps(plain).coalesce() if plain and len(plain) == len(each) else None
             if cells is not None:  # the maximum of no elements is identified by `nothing`
                 none = domain.subtract(cells.domain())
-                cells = cells.union(UnionMap.from_domain_and_range(none, UnionSet("{ nothing[] }")))
+                cells = cells.union(UnionMap.from_domain_and_range(none, points(Tuple((), "nothing")).to_union_set()))
             self._maxima[term] = cells
         return self._maxima[term]
 

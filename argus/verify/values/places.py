@@ -28,7 +28,7 @@ class Places:
 
     def __init__(self, loads: Loads | None = None) -> None:
         self._loads = Loads() if loads is None else loads
-        self._reads: dict[tuple[int, bool], tuple[Summand, list[tuple[str, Coordinates]]]] = {}
+        self._reads: dict[tuple[Summand, bool], list[tuple[str, Coordinates]]] = {}
 
     def of_terms(self, mine: Term, wanted: Term, every: UnionMap) -> Iterator[UnionMap]:
         """Yield candidates, as parts of `every`, for {instance -> instance} at which two terms may be equal."""
@@ -87,10 +87,9 @@ class Places:
 
     def _all_reads(self, s: Summand, last: bool = False) -> list[tuple[str, Coordinates]]:
         """Return the loads of a product as seen from its points, loads of elements first. `last`: see `Loads.of`."""
-        key = id(s), last
-        if key not in self._reads:
-            self._reads[key] = s, self._reads_of(s, last)
-        return self._reads[key][1]
+        if (s, last) not in self._reads:
+            self._reads[s, last] = self._reads_of(s, last)
+        return self._reads[s, last]
 
     def _reads_of(self, s: Summand, last: bool) -> list[tuple[str, Coordinates]]:
         refs = [(p.ref, p.root) for p in (*s.factors, *s.divisors)]

@@ -6,6 +6,7 @@ from argus.ir.expr import Const, Expr, Op, Param
 from argus.ir.interval import Interval
 from argus.ir.nodes import Assume, Requires, Scalar
 from argus.ir.types import MAX_EXTENT
+from argus.verify.model.formulas import Tuple, equal
 from argus.verify.model.isl import Set
 from argus.verify.model.relations import Model
 
@@ -22,14 +23,14 @@ def bounds_of(model: Model, name: str) -> Interval | None:
     if name not in model.kernel.sizes:
         dtype = next((p.dtype for p in model.kernel.params if isinstance(p, Scalar) and p.name == name), None)
         return None if dtype is None or dtype.is_float else dtype.integers
-    known = model.parse_set(f"{{ [n] : n = {model.translator.integer(Param(name), ())} }}")
+    known = model.points(Tuple(("n",)), equal("n", model.translator.integer(Param(name), ())))
     greatest = known.intersect_params(model.context.sizes).dim_max_val(0)
     return 0, min(greatest.to_python(), MAX_EXTENT) if greatest.is_int() else MAX_EXTENT
 
 
 def _never_zero(model: Model, size: str) -> bool:
     known: Set = model.context.sizes
-    zero = model.translator.set(f"{{ : {model.translator.integer(Param(size), ())} <= 0 }}")
+    zero = model.facts(f"{model.translator.integer(Param(size), ())} <= 0")
     return bool(known.intersect(zero).is_empty())
 
 

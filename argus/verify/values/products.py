@@ -216,13 +216,12 @@ class Products(ABC):
         """Check that factors, divisors and exponents are equal in some order."""
         trail = (*scope.trail, s.upward)
         here = where.domain()
-        paths: dict[tuple[int, bool], UnionMap] = {}  # of the product's own terms, which live as long as it does
+        paths: dict[tuple[UnionMap, bool], UnionMap] = {}
 
         def path_of(mine: UnionMap, root: bool) -> UnionMap:
-            key = id(mine), root
-            if key not in paths:
-                paths[key] = merged(s.along(mine, root).gist_domain(here)).intersect_domain(here)
-            return paths[key]
+            if (mine, root) not in paths:
+                paths[mine, root] = merged(s.along(mine, root).gist_domain(here)).intersect_domain(here)
+            return paths[mine, root]
 
         def inner(mine: UnionMap, root: bool, other: UnionMap, above: bool) -> Scope:
             return Scope(path_of(mine, root), where.apply_range(like.over(other, above)), trail, (), scope.walking)

@@ -23,6 +23,7 @@ from argus.ir.instruction import INSTRUCTIONS, Order
 from argus.ir.locality import cells, evaluate
 from argus.ir.nodes import Access, Copy, For, Fragment, If, Map, Programs, Roles, Shared, ThreadCopy
 from argus.layout import FragmentLayout, Mode
+from argus.verify.model.formulas import numbered
 from argus.verify.model.isl import UnionMap
 from argus.verify.model.program import Site
 from argus.verify.model.relations import Model
@@ -234,7 +235,7 @@ class Ranges:
 
     # ------------------------------------------------------------------ relations
 
-    def _combined(self, site: Site, base: _Base, op: str, bounds: tuple[str, ...]) -> Combined | None:
+    def _combined(self, site: Site, base: _Base, op: str, bounds: Bounds) -> Combined | None:
         """Return reads that together cover each base element once, and the instances that each instance combines."""
         covered = np.zeros(int(np.prod(base.shape)), dtype=np.bool_)
         parts: list[tuple[UnionMap, Site, Elem]] = []
@@ -245,14 +246,14 @@ class Ranges:
             parts.append((self._along(site, source, elem, bounds), source, elem))
         return Combined(op, tuple(parts)) if covered.all() else None
 
-    def _along(self, site: Site, source: Site, elem: Elem, bounds: tuple[str, ...]) -> UnionMap:
+    def _along(self, site: Site, source: Site, elem: Elem, bounds: Bounds) -> UnionMap:
         """Return {instance -> instance of `source`} for the elements within `bounds`."""
-        inner = tuple(f"e{axis}" for axis in range(len(source.shape)))
+        inner = numbered("e", len(source.shape))
         image = [self.model.translator.integer(e, inner) for e in elem.index]
-        conditions = " and ".join(text.format(place=f"({place})") for text, place in zip(bounds, image, strict=True))
-        outer = self.model.tuple_text(site, self.model.coords(len(site.shape)))
-        text = f"{{ {outer} -> {self.model.tuple_text(source, inner)} : {conditions or 'true'} }}"
-        both = self.model.parse_map(text).intersect_domain(self.model.domain(site)[0])
+        conditions = [f"{low} <= ({place}) <= {high}" for (low, high), place in zip(bounds, image, strict=True)]
+        outer = self.model.instance(site, self.model.coords(len(site.shape)))
+        along = self.model.relation(outer, self.model.instance(source, inner), *conditions)
+        both = along.intersect_domain(self.model.domain(site)[0])
         return both.intersect_range(self.model.domain(source)[0]).to_union_map().coalesce()
 
 
@@ -285,11 +286,15 @@ def _displaced(site: Site) -> bool:
     return any(isinstance(e, Op) for e in indices)
 
 
-def _bounds(base: _Base, tile: _Tile, domain: FragmentLayout, step: int) -> tuple[str, ...] | None:
-    """Return the bounds of a coordinate `place` for each base dimension, by c0, c1, ...; None if they are unknown."""
+Bounds = tuple[tuple[str, str], ...]
+"""The least and the greatest place along each dimension, as isl text."""
+
+
+def _bounds(base: _Base, tile: _Tile, domain: FragmentLayout, step: int) -> Bounds | None:
+    """Return the bounds of a coordinate for each base dimension, by c0, c1, ...; None if they are unknown."""
     own = domain.coordinates().reshape(domain.size, len(domain.shape)).astype(np.int64)
     first, last = np.unravel_index(tile.first, base.shape), np.unravel_index(tile.last, base.shape)
-    texts: list[str] = []
+    found: list[tuple[str, str]] = []
     for dim, (low, high, extent) in enumerate(zip(first, last, base.shape, strict=True)):
         along = int(np.prod(base.shape[dim + 1 :])) == step and extent > 1
         lower, upper = _coordinate(low, own), _coordinate(high, own)
@@ -298,8 +303,8 @@ def _bounds(base: _Base, tile: _Tile, domain: FragmentLayout, step: int) -> tupl
             upper = str(extent - 1) if bool((high == extent - 1).all()) else upper
         if lower is None or upper is None or (not along and lower != upper):
             return None
-        texts.append(f"{lower} <= {{place}} <= {upper}")
-    return tuple(texts)
+        found.append((lower, upper))
+    return tuple(found)
 
 
 def _coordinate(table: Table, own: Table) -> str | None:

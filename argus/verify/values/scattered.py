@@ -16,6 +16,7 @@ from argus.ir.expr import Const, Coord, Elem, Expr, Op, Param
 from argus.ir.nodes import Accumulate, SpecOp, SpecReduce, SpecTerm
 from argus.ir.spec_terms import renumbered, strip, substituted
 from argus.ir.types import boolean, int32
+from argus.verify.model.formulas import Tuple, between, facts
 from argus.verify.model.isl import UnionMap, isl, map_parts
 from argus.verify.model.program import PROGRAM, Site, turns
 from argus.verify.model.resolving import loaded
@@ -115,7 +116,7 @@ def touched(data: DataFlow, site: Site, number: int, scatter: Scatter) -> UnionM
 
 def inside(data: DataFlow, stores: Iterable[tuple[Site, int]], scatter: Scatter) -> isl.Set:
     """Return the parameters at which all indices that were loaded for a program are places of the output."""
-    model, found = data.model, isl.Set("{ : }")
+    model, found = data.model, facts(())
     for site, number in stores:
         relation = site.accesses[number]
         index = model.resolve(site, relation.index[scatter.axis])
@@ -123,7 +124,7 @@ def inside(data: DataFlow, stores: Iterable[tuple[Site, int]], scatter: Scatter)
             tensor = next(t for t in model.kernel.tensors if t.name == relation.obj)
             extent = model.translator.integer(tensor.shape[scatter.axis], ())
             place = model.translator.integer(index, ())
-            found = found.intersect(model.parse_set(f"{{ : 0 <= {place} < {extent} }}"))
+            found = found.intersect(model.facts(between(place, "0", extent)))
     return found.params()
 
 
@@ -134,8 +135,8 @@ def _read(data: DataFlow, site: Site, index: Expr, scatter: Scatter) -> UnionMap
     names = {name: access for access, name in loaded(model.sites).items()}
     if isinstance(index, Param) and index.name in names and names[index.name].obj == scatter.index:
         coords = model.coords(len(site.shape))
-        place = ", ".join(model.translator.integer(e, coords) for e in names[index.name].index)
-        return model.parse_map(f"{{ {model.tuple_text(site, coords)} -> [{place}] }}").to_union_map()
+        place = Tuple([model.translator.integer(e, coords) for e in names[index.name].index])
+        return model.relation(model.instance(site, coords), place).to_union_map()
     image = data.image(site, index)
     parts = map_parts(image)
     last = len(scatter.extents)

@@ -14,6 +14,7 @@ from argus.ir.expr import Const, Elem, Expr, Op, Param, op, rewrite, walk
 from argus.ir.nodes import Access, SpecOp, SpecReduce, SpecSoftmax, SpecTerm
 from argus.ir.spec_terms import elements_of, exact_indices, identity, renumbered, rounds_in, strip, uses
 from argus.ir.types import boolean, float32
+from argus.verify.model.formulas import Tuple, between, both
 from argus.verify.model.isl import UnionMap, UnionSet
 from argus.verify.model.resolving import loaded
 from argus.verify.model.translator import NonAffine, identifier
@@ -48,8 +49,10 @@ class Place:
         self.dims = [f"v{i}" for i in range(len(axes))]
         self.coords = tuple(f"v{axes.index(a)}" if a in axes else "?" for a in range(max((*axes, -1)) + 1))
 
-    def __str__(self) -> str:
-        return f"{self.name}[{', '.join(self.dims)}]"
+    @property
+    def instance(self) -> Tuple:
+        """The instance at the place's dimensions."""
+        return Tuple(self.dims, self.name)
 
 
 @dataclass(frozen=True)
@@ -111,7 +114,7 @@ class Stated:
         """Return the term of an affine index expression, or None for any other expression."""
         assert not isinstance(spec, (SpecOp, SpecReduce, SpecSoftmax))
         try:
-            return Index(self._map(place, f"[{self.model.translator.integer(spec, place.coords)}]"))
+            return Index(self._map(place, Tuple((self.model.translator.integer(spec, place.coords),))))
         except NonAffine:
             return None
 
@@ -159,14 +162,14 @@ class Stated:
 
     def _reduced(self, spec: SpecReduce, place: Place) -> Via:
         found, dims = self._shared(spec, place)
-        return Via(self._map(place, f"{found.place.name}[{', '.join(dims)}]"), found.term)
+        return Via(self._map(place, Tuple(dims, found.place.name)), found.term)
 
     def _softmax(self, spec: SpecSoftmax, place: Place) -> Apply:
         """Return the weight of one score divided by the sum of all weights."""
         total = _weights(spec.axis, spec.extent, spec.score)
         found, dims = self._shared(total, place)
         at = self.model.translator.integer(spec.at, place.coords)
-        weight = Via(self._map(place, f"{found.inside.name}[{', '.join((*dims, at))}]"), found.body)
+        weight = Via(self._map(place, Tuple((*dims, at), found.inside.name)), found.body)
         return Apply(SHARE, (weight, self._reduced(total, place)))
 
     def _place(self, axes: tuple[int, ...]) -> Place:
@@ -177,18 +180,18 @@ class Stated:
     def _reduction(self, spec: SpecReduce, place: Place) -> _Sum:
         inside = self._place((*place.axes, spec.axis))
         k, extent = inside.dims[-1], self.model.translator.integer(spec.extent, ())
-        along = self.model.parse_map(f"{{ {place} -> {inside} : 0 <= {k} < {extent} }}").to_union_map()
+        along = self.model.relation(place.instance, inside.instance, between(k, "0", extent)).to_union_map()
         count, body = self._term(spec.extent, place), self._term(spec.body, inside)
         known = count if isinstance(count, (Constant, Parameter)) and _repeats(spec.body, spec.axis) else None
         return _Sum(place, inside, Reduce(spec.op, Constant(float(identity(spec))), ((along, body),), known), body)
 
     # ------------------------------------------------------------------ relations
 
-    def _map(self, place: Place, image: str) -> UnionMap:
-        return self.model.parse_map(f"{{ {place} -> {image} }}").to_union_map()
+    def _map(self, place: Place, image: Tuple) -> UnionMap:
+        return self.model.relation(place.instance, image).to_union_map()
 
     def _set(self, place: Place, condition: str) -> UnionSet:
-        return self.model.parse_set(f"{{ {place} : {condition} }}").to_union_set()
+        return self.model.points(place.instance, condition).to_union_set()
 
     def _cells(self, spec: Elem, place: Place) -> UnionMap:
         """Return {instance -> cell}. Cells reached through index tensors have the form of `DataFlow.indirect_cells`.
@@ -201,13 +204,12 @@ class Stated:
             return self._map(place, self._cell(spec, numbers))
         found = reduce(UnionMap.range_product, (self._image(e, place) for e in spec.index))
         for named in product(*(self._names(e, place) for e in spec.index)):
-            conditions = " and ".join(condition for condition, _ in named)
-            text = f"{{ {place} -> {self._cell(spec, [image for _, image in named])} : {conditions} }}"
-            found = found.union(self.model.parse_map(text).to_union_map())
+            cell, conditions = self._cell(spec, [image for _, image in named]), [condition for condition, _ in named]
+            found = found.union(self.model.relation(place.instance, cell, *conditions).to_union_map())
         return found
 
-    def _cell(self, spec: Elem, numbers: list[str]) -> str:
-        return f"{identifier(spec.obj)}[{', '.join(numbers)}]"
+    def _cell(self, spec: Elem, numbers: list[str]) -> Tuple:
+        return Tuple(numbers, identifier(spec.obj))
 
     def _names(self, index: Expr, place: Place) -> list[tuple[str, str]]:
         """Return where, and by which parameter, the kernel names an index that it loads. Elsewhere, return the index
@@ -224,7 +226,7 @@ class Stated:
     def _equations(self, elem: Elem, access: Access, place: Place) -> str:
         """Return the condition that an element is the accessed one."""
         same = (op("eq", i, j) for i, j in zip(elem.index, access.index, strict=True))
-        return " and ".join(self.model.translator.condition(each, place.coords) for each in same) or "true"
+        return both(self.model.translator.condition(each, place.coords) for each in same)
 
     def _image(self, index: Expr, place: Place) -> UnionMap:
         """Return {instance -> value of an index}, in the form of `image_of`."""
@@ -232,9 +234,9 @@ class Stated:
         def leaf(expr: Expr) -> UnionMap | None:
             if isinstance(expr, Elem):
                 inner = [self.model.translator.integer(e, place.coords) for e in expr.index]
-                return self.model.parse_map(element(index_data(expr.obj), str(place), inner)).to_union_map()
+                return self._map(place, element(index_data(expr.obj), inner))
             plain = self.model.translator.plain(expr, place.coords)
-            return self._map(place, f"[{self.model.translator.integer(expr, place.coords)}]") if plain else None
+            return self._map(place, Tuple((self.model.translator.integer(expr, place.coords),))) if plain else None
 
         return image_of(index, leaf)
 

@@ -72,14 +72,14 @@ class Placed:
     guarded: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Summand:
     """The summand `factor` * scalars * exp(scores + levels) * factors / divisors at each of `points`, which add to
     roots.
 
     `up` is {point -> root}; None means that the points are roots. `again`: the summand is multiplied by a value that a
     statement wrote, {point -> instance}. `level`: it is multiplied by a maximum, identified by {point -> the instances
-    that computed it}.
+    that computed it}. Summands are compared by identity, as terms are.
     """
 
     points: UnionSet

@@ -35,8 +35,8 @@ class Wrapping:
 
     def __init__(self, kernel: Kernel) -> None:
         self.kernel = kernel
-        self._found: dict[tuple[str, int], tuple[Term, Any]] = {}
-        """What is known of each term, by its question; terms are kept, so that no other term gets the `id`."""
+        self._found: dict[tuple[str, Term], Any] = {}
+        """What is known of each term, by its question."""
 
     def exact(self, term: Term, dtype: DType) -> Term:
         """Return the term, or `Opaque` if it is an integer result that may have wrapped around in its type.
@@ -53,10 +53,10 @@ class Wrapping:
 
     def _computed(self, term: Term) -> bool:
         """Return True if a term may be the result of arithmetic."""
-        key = "computed", id(term)
+        key = "computed", term
         if key not in self._found:
-            self._found[key] = term, self._is_computed(term)
-        return bool(self._found[key][1])
+            self._found[key] = self._is_computed(term)
+        return bool(self._found[key])
 
     def _is_computed(self, term: Term) -> bool:
         match term:
@@ -77,10 +77,10 @@ class Wrapping:
 
     def _leaves(self, term: Term, dtype: DType) -> bool:
         """Return True if the known bounds of a term, or of a term within it, exceed the range of the type."""
-        key = dtype.name, id(term)
+        key = dtype.name, term
         if key not in self._found:
-            self._found[key] = term, self._does_leave(term, dtype)
-        return bool(self._found[key][1])
+            self._found[key] = self._does_leave(term, dtype)
+        return bool(self._found[key])
 
     def _does_leave(self, term: Term, dtype: DType) -> bool:
         known = self.interval(term)
@@ -106,10 +106,10 @@ class Wrapping:
         Overflow need not be considered: a result that may wrap around has no term where its full value is used
         (`exact`).
         """
-        key = "interval", id(term)
+        key = "interval", term
         if key not in self._found:
-            self._found[key] = term, self._bounds(term)
-        known: Interval | None = self._found[key][1]
+            self._found[key] = self._bounds(term)
+        known: Interval | None = self._found[key]
         return known
 
     def _bounds(self, term: Term) -> Interval | None:

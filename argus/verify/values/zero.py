@@ -60,7 +60,7 @@ def _parameters(divisor: Term) -> list[str]:
 
 def where_zero(model: Model, size: str, zero: bool) -> Set:
     """Return the parameters with which a size is 0, or more than 0."""
-    return model.parse_set(f"{{ : {model.translator.integer(Param(size), ())} {'=' if zero else '>'} 0 }}")
+    return model.facts(f"{model.translator.integer(Param(size), ())} {'=' if zero else '>'} 0")
 
 
 class Emptiness:
