@@ -23,6 +23,7 @@ from argus.runtime import device, planner
 from argus.runtime.executable import Executable
 from tests.gpu.shipped import UNSEEN, calls, outcome
 from tests.machine.gfx942.code import load
+from tests.machine.gfx942.paths import unwaited_barriers
 from tests.machine.gfx942.run import Argument, launch
 from tests.machine.kernels import metadata
 
@@ -32,6 +33,7 @@ class Interpreted:
 
     def __init__(self, built: Executable) -> None:
         self._code, self._entry = load(built.binary), built.entry
+        assert not unwaited_barriers(self._code), self._entry
         self._arguments = arguments(built.binary)
 
     def resident(self, threads: int, shared_bytes: int, cluster: int) -> int:

@@ -1,8 +1,8 @@
 // The device library for AMD GPUs (gfx942): clang builtins, no headers and no libraries of ROCm.
 // Functions and their meanings: argus/backend/device_api.py. Document: CDNA3 ISA reference guide.
 //
-// Order. Accesses are plain C++ through pointers that say their address space; barriers are fences, from which the
-// compiler derives the waits. `may_alias`: a fragment is an array of elements, and moves as words.
+// Order. Accesses are plain C++ through pointers that say their address space, from which the compiler derives the
+// waits for registers; barriers are fences, with a wait of their own. `may_alias`: a fragment is an array of elements, and moves as words.
 #pragma once
 
 #define ARGUS_FN inline __attribute__((device, always_inline))
@@ -412,8 +412,12 @@ template <int MASK> ARGUS_FN void sched_kinds() { __builtin_amdgcn_sched_barrier
 
 // ---- threads of a block
 
+// The release fence asks for a wait for LDS that clang 19 leaves out at the head of some loops: of those where nothing is
+// under way when the loop is entered, although the end of its body writes. So the wait is an instruction of its own:
+// lgkmcnt(0), and nothing of the other counters (CDNA3 ISA, s_waitcnt).
 ARGUS_FN void barrier() {
     __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
+    __builtin_amdgcn_s_waitcnt(0xc07f);
     __builtin_amdgcn_s_barrier();
     __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
 }

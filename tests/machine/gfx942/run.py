@@ -31,6 +31,7 @@ class Argument:
 
 
 _SCALARS = 128
+_ARGUMENTS = 16  # bytes: the block of arguments is aligned to so many, and the compiler loads up to the next multiple
 _LIMIT = 5_000_000  # instructions of a block: more are a loop that does not end
 
 
@@ -49,7 +50,7 @@ def launch(
     are added to `visited`; waits only if there was something to wait for.
     """
     kernel, steps = code.kernels[entry], compiled(code)
-    room = np.zeros(max(kernel.argument_bytes, 1), np.uint8)
+    room = np.zeros(-(-max(kernel.argument_bytes, 1) // _ARGUMENTS) * _ARGUMENTS, np.uint8)
     memory = Memory([*arrays, (code.image, False), (room, False)])
     held = memory.array(len(arrays) + 1, room.size)
     for a in arguments:
