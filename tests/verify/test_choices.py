@@ -120,3 +120,61 @@ def test_a_wrong_choice_is_not_proved(text: str, before: str, after: str) -> Non
 def test_a_choice_by_a_rounded_number_is_not_proved() -> None:
     """Rounding is nobody's mistake, unless it decides."""
     assert report(ROUNDED).verdict is not Verdict.PROVED
+
+
+MASKS = """
+import argus.language as al
+
+@argus.kernel(num_warps=1)
+def masks(x: al.Tensor[al.float32, "M N"], p: al.Tensor[al.boolean, "M N"], q: al.Tensor[al.boolean, "M N"],
+          a: al.Tensor[al.int32, "N"], n: al.Tensor[al.int32, "M"], out: al.Tensor[al.float32, "M N"]):
+    M, N = x.shape
+    al.spec(out, lambda i, k: {spec})
+    i, t = al.grid(M, al.cdiv(N, 64))
+    k = t * 64 + al.arange(64)
+    xs = al.load(x[i, k], mask=k < N)
+    ps = al.load(p[i, k], mask=k < N)
+    qs = al.load(q[i, k], mask=k < N)
+    s = al.load(a[k], mask=k < N)
+    count = al.load(n[i])
+    al.store(out[i, k], {value}, mask=k < N)
+"""
+SPELLED = (
+    ("a negated mask", "al.where(p[i, k], x[i, k], 0.0)", "al.where(~ps, 0.0, xs)", "al.where(~ps, xs, 0.0)"),
+    (
+        "a mask or a loaded number",
+        "al.where(p[i, k], x[i, k], al.where(n[i] < 0, x[i, k], 0.0))",
+        "al.where(ps | (count < 0), xs, 0.0)",
+        "al.where(ps & (count < 0), xs, 0.0)",
+    ),
+    (
+        "de Morgan",
+        "al.where(p[i, k] | (n[i] < 0), x[i, k], 0.0)",
+        "al.where(~ps & (count >= 0), 0.0, xs)",
+        "al.where(~ps & (count > 0), 0.0, xs)",
+    ),
+    (
+        "two masks the other way round",
+        "al.where(p[i, k] & q[i, k], x[i, k], al.where(p[i, k], 1.0, 0.0))",
+        "al.where(qs, al.where(ps, xs, 0.0), al.where(~ps, 0.0, 1.0))",
+        "al.where(qs, al.where(ps, xs, 0.0), al.where(ps, 0.0, 1.0))",
+    ),
+    (
+        "indices and data",
+        "al.where(~p[i, k] & (k < n[i]), x[i, k], 0.0)",
+        "al.where(ps | (k >= count), 0.0, xs)",
+        "al.where(ps | (k > count), 0.0, xs)",
+    ),
+    (
+        "loaded numbers",
+        "al.where((a[k] == n[i]) | (a[k] < 0), x[i, k], -1.0)",
+        "al.where((s >= 0) & (s != count), -1.0, xs)",
+        "al.where((s > 0) & (s != count), -1.0, xs)",
+    ),
+)
+
+
+@pytest.mark.parametrize(("spec", "value", "wrong"), [each[1:] for each in SPELLED], ids=[each[0] for each in SPELLED])
+def test_conditions_in_any_spelling(spec: str, value: str, wrong: str) -> None:
+    assert report(MASKS.format(spec=spec, value=value)).verdict is Verdict.PROVED
+    assert report(MASKS.format(spec=spec, value=wrong)).verdict is Verdict.REFUTED

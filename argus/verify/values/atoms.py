@@ -11,18 +11,18 @@ from itertools import permutations
 from argus.ir.expr import OPERATORS
 from argus.verify.model.isl import UnionMap, UnionSet
 from argus.verify.model.translator import NonAffine
-from argus.verify.values.conditions import Conditions
+from argus.verify.values.conditions import Conditions, decided
 from argus.verify.values.contributions import Loads
 from argus.verify.values.extrema import without_high_places
-from argus.verify.values.functions import FLIPPED, Compared, compared, described
+from argus.verify.values.functions import FLIPPED, Compared, compared, described, negated
 from argus.verify.values.pieces import CANCELLED, Group
 from argus.verify.values.products import Products
 from argus.verify.values.rounding import rounds
-from argus.verify.values.scope import Mismatch, Scope, first_that_holds
+from argus.verify.values.scope import Given, Mismatch, Scope, first_that_holds
 from argus.verify.values.signs import never_negative
 from argus.verify.values.summands import Summand, scaled, total
 from argus.verify.values.term_builder import TermBuilder
-from argus.verify.values.terms import Again, Apply, Choice, Constant, Recurrence, Term
+from argus.verify.values.terms import Again, Apply, Choice, Constant, Recurrence, Term, Via, made, nested
 
 
 class Atoms(Products):
@@ -103,27 +103,95 @@ class Atoms(Products):
         first_that_holds(orders, attempt)
 
     def _choice(self, mine: Term, wanted: Term, scope: Scope) -> None:
-        """Compare a choice under a condition that is known, or under the specification's condition, which is assumed
-        where it selects a value."""
-        if isinstance(mine, Choice) and any(self._holds(mine.test, given, scope) for given in scope.given):
-            self.match(mine.yes, wanted, scope)
-        elif isinstance(mine, Choice) and isinstance(wanted, Choice):
+        """Compare choices by what is known of their conditions, or as they are written, or in each case of a condition
+        of which theirs are made."""
+        taken, specified = self._taken(mine, scope.path, True, scope), self._taken(wanted, scope.other, False, scope)
+        if taken is not mine or specified is not wanted:
+            self.match(taken, specified, scope)
+            return
+        try:
+            self._written(mine, wanted, scope)
+        except Mismatch as straight:
+            one = self._part(wanted, scope.other, False, scope) or self._part(mine, scope.path, True, scope)
+            if one is None or len(scope.given) == _MOST_GIVEN or not (nested(mine) or nested(wanted)):
+                raise
+            inside, rest = decided(self.model, one.test, one.path.intersect_domain(scope.roots))
+            try:
+                if rest:
+                    for holds in (True, False):
+                        self.match(mine, wanted, replace(scope, given=(*scope.given, replace(one, holds=holds))))
+                else:
+                    self.match(mine, wanted, scope.restricted(scope.roots.intersect(inside)))
+                    self.match(mine, wanted, scope.restricted(scope.roots.subtract(inside)))
+            except (Mismatch, NonAffine):
+                raise straight from None
+
+    def _written(self, mine: Term, wanted: Term, scope: Scope) -> None:
+        """Compare choices by equal conditions, which are assumed where they select a value."""
+        if isinstance(mine, Choice) and isinstance(wanted, Choice):
             self.match(mine.test, wanted.test, scope)
-            given = (*scope.given, (wanted.test, scope.other))
+            given = (*scope.given, Given(wanted.test, scope.other))
             self.match(mine.yes, wanted.yes, replace(scope, given=given))
             self.match(mine.no, wanted.no, scope)
-        elif isinstance(mine, Choice):  # The two choices have equal conditions.
+        elif isinstance(mine, Choice):
             self.match(mine.yes, wanted, scope)
             self.match(mine.no, wanted, scope)
         elif isinstance(wanted, Choice):
             self.match(mine, wanted.yes, scope)
             self.match(mine, wanted.no, scope)
 
-    def _holds(self, test: Term, given: tuple[Term, UnionMap], scope: Scope) -> bool:
-        try:
-            self.match(test, given[0], replace(scope, other=given[1], given=()))
-        except Mismatch:
-            return False
+    def _taken(self, term: Term, path: UnionMap, found: bool, scope: Scope) -> Term:
+        """Return the value that a choice takes if its condition is known, or the term itself."""
+        asked = isinstance(term, Choice) and (scope.given or made(term.test))
+        holds = self._truth(term.test, path, found, scope) if asked and isinstance(term, Choice) else None
+        return term if holds is None or not isinstance(term, Choice) else term.yes if holds else term.no
+
+    def _truth(self, test: Term, path: UnionMap, found: bool, scope: Scope) -> bool | None:
+        """Return the truth of a condition if what is given decides it."""
+        match test:
+            case Via(along=along, term=inner):
+                return self._truth(inner, path.apply_range(along), found, scope)
+            case Apply(op="not of truth values", args=(inner,)):
+                holds = self._truth(inner, path, found, scope)
+                return None if holds is None else not holds
+            case Apply(op="and" | "or" as op, args=args):
+                known = [self._truth(each, path, found, scope) for each in args]
+                return op == "or" if (op == "or") in known else None if None in known else op == "and"
+            case _:
+                inside, rest = decided(self.model, test, path.intersect_domain(scope.roots))
+                if not rest:
+                    return True if scope.roots.is_subset(inside) else False if inside.is_empty() else None
+                here = Given(test, path, True, found)
+                known = [g.holds for g in scope.given if self._one(here, g, scope)]
+                opposite = negated(test)
+                if not known and opposite is not None:
+                    there = replace(here, test=opposite)
+                    known = [not g.holds for g in scope.given if self._one(there, g, scope)]
+                return known[0] if known else None
+
+    def _part(self, term: Term, path: UnionMap, found: bool, scope: Scope) -> Given | None:
+        """Return a condition that is not known, of those of which the condition of a choice is made."""
+        return self._unknown(term.test, path, found, scope) if isinstance(term, Choice) else None
+
+    def _unknown(self, test: Term, path: UnionMap, found: bool, scope: Scope) -> Given | None:
+        match test:
+            case Via(along=along, term=inner):
+                return self._unknown(inner, path.apply_range(along), found, scope)
+            case Apply(op="and" | "or" | "not of truth values", args=args):
+                parts = (self._unknown(each, path, found, scope) for each in args)
+                return next((part for part in parts if part is not None), None)
+            case _:
+                known = self._truth(test, path, found, scope)
+                return Given(test, path, True, found) if known is None else None
+
+    def _one(self, test: Given, given: Given, scope: Scope) -> bool:
+        """Return True if two conditions are the same one. The kernel's are compared with the others."""
+        orders = [(test, given), (given, test)] if test.found == given.found else [(test, given)]
+        for mine, wanted in orders if test.found or not given.found else [(given, test)]:
+            try:
+                self.match(mine.test, wanted.test, replace(scope, path=mine.path, other=wanted.path, given=()))
+            except (Mismatch, NonAffine):
+                return False
         return True
 
     def _by_difference(self, mine: Compared, wanted: Compared, scope: Scope) -> None:
@@ -175,6 +243,8 @@ class Atoms(Products):
         return False
 
 
+_MOST_GIVEN = 6
+"""The most conditions of which the cases are looked at."""
 _Known = list[tuple[UnionSet, float]]
 
 

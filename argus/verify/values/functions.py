@@ -22,6 +22,9 @@ from argus.verify.values.terms import (
     comparison,
 )
 
+_OF_INTEGERS = " of integers"
+
+
 
 @dataclass(frozen=True)
 class Compared:
@@ -50,6 +53,19 @@ def compared(term: Term) -> Compared | None:
                 case ("lt" | "le" as op, a, b):
                     return Compared(op == "lt", b, a, yes, no)
     return None
+
+
+_OPPOSITE = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "le": "gt", "gt": "le"}
+"""The comparison of integers that holds where another one does not."""
+
+
+def negated(test: Term) -> Term | None:
+    """Return the comparison of integers that holds where this one does not; None for another condition."""
+    match test:
+        case Apply(op=op, args=args) if op.endswith(_OF_INTEGERS):
+            return Apply(f"{_OPPOSITE[op.removesuffix(_OF_INTEGERS)]}{_OF_INTEGERS}", args)
+        case _:
+            return None
 
 
 class Shapes:

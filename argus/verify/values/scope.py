@@ -21,18 +21,29 @@ class Mismatch(Exception):
 
 
 @dataclass(frozen=True)
+class Given:
+    """A condition on data that holds, or that does not, at every root. `path`: {root -> instance of its term}. `found`:
+    it is one of the kernel's conditions, and not a specified one."""
+
+    test: Term
+    path: UnionMap
+    holds: bool = True
+    found: bool = False
+
+
+@dataclass(frozen=True)
 class Scope:
     """Two terms as seen from roots: `path` is {root -> instance of the kernel's term}, `other` that of the specified
     term.
 
-    `trail` leads from roots to the reported instances, map by map, the last map first. `given` are specified conditions
-    on data that hold here, as seen from roots. With `walking`, only terms of the same form are compared.
+    `trail` leads from roots to the reported instances, map by map, the last map first. `given` is what is known of
+    conditions on data. With `walking`, only terms of the same form are compared.
     """
 
     path: UnionMap
     other: UnionMap
     trail: tuple[UnionMap, ...] = ()
-    given: tuple[tuple[Term, UnionMap], ...] = ()
+    given: tuple[Given, ...] = ()
     walking: bool = False
 
     @property
@@ -41,7 +52,7 @@ class Scope:
 
     def restricted(self, roots: UnionSet) -> Scope:
         """Return the scope limited to some roots."""
-        given = tuple((term, path.intersect_domain(roots)) for term, path in self.given)
+        given = tuple(replace(g, path=g.path.intersect_domain(roots)) for g in self.given)
         path, other = self.path.intersect_domain(roots), self.other.intersect_domain(roots)
         return replace(self, path=path, other=other, given=given)
 

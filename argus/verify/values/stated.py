@@ -34,6 +34,7 @@ from argus.verify.values.terms import (
     chosen,
     constant_term,
     index_data,
+    made,
     operation,
 )
 
@@ -71,6 +72,7 @@ class Stated:
     def __init__(self, builder: TermBuilder) -> None:
         self.builder, self.model = builder, builder.model
         self._loaded = loaded(builder.model.sites)
+        self._places = {name: access for access, name in self._loaded.items()}
         self._own: dict[SpecTerm, _Sum] = {}
 
     def of(self, spec: SpecTerm, rank: int, variables: UnionMap) -> Term:
@@ -89,6 +91,8 @@ class Stated:
         match spec:
             case Const():
                 return constant_term(spec)
+            case Param(name=name, dtype=dtype) if name in self._places:
+                return self._term(Elem(self._places[name].obj, self._places[name].index, dtype), place)
             case Param(name=name):
                 return self.builder.parameter(name)
             case Elem():
@@ -128,9 +132,27 @@ class Stated:
     def _choice(self, condition: SpecTerm, yes: Term, no: Term, place: Place) -> Term:
         """Build a choice. Conditions on indices divide the instances; conditions on data become a `Choice`."""
         texts, tests = self._tests(condition, place)
+        if any(map(made, tests)) and self._partly_known(condition, place):
+            match condition:
+                case Op(op="and", args=(a, b)) | SpecOp(op="and", args=(a, b)):
+                    first, second = (b, a) if any(map(made, self._tests(a, place)[1])) else (a, b)
+                    return self._choice(first, self._choice(second, yes, no, place), no, place)
+                case Op(op="or", args=(a, b)) | SpecOp(op="or", args=(a, b)):
+                    return self._choice(a, yes, self._choice(b, yes, no, place), place)
+                case Op(op="not", args=(a,)) | SpecOp(op="not", args=(a,)):
+                    return self._choice(a, no, yes, place)
         inside, every = self._set(place, " and ".join(texts) or "true"), self._set(place, "true")
         term = chosen(tests, yes, no)
         return Cases(((inside, term), (every.subtract(inside), no))) if texts else term
+
+    def _partly_known(self, condition: SpecTerm, place: Place) -> bool:
+        match condition:
+            case Op(op="and" | "or" | "not", args=args) | SpecOp(op="and" | "or" | "not", args=args) if (
+                condition.dtype == boolean
+            ):
+                return any(self._partly_known(part, place) for part in args)
+            case _:
+                return not self._tests(condition, place)[1]
 
     def _tests(self, condition: SpecTerm, place: Place) -> tuple[list[str], list[Term]]:
         """Return the parts of a conjunction in two groups: conditions on indices, and conditions on data.

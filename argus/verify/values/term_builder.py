@@ -32,6 +32,7 @@ from argus.verify.values.terms import (
     Via,
     chosen,
     constant_term,
+    made,
     operation,
 )
 from argus.verify.values.wrapping import Wrapping
@@ -168,11 +169,7 @@ class TermBuilder:
             case Op(op="cast", args=(inner,), dtype=dtype) if rounds_only(inner.dtype, dtype):
                 return self.of_expr(site, inner) if dtype == inner.dtype else self._widened(site, inner)
             case Op(op="where", args=(condition, a, b)):
-                inside, tests = self._tests(site, condition)
-                yes, no = self.of_expr(site, a), self.of_expr(site, b)
-                yes = chosen(tests, yes, no)
-                outside = self.model.domain(site)[0].to_union_set().subtract(inside)
-                return yes if outside.is_empty() else Cases(((inside, yes), (outside, no)))
+                return self._where(site, condition, self.of_expr(site, a), self.of_expr(site, b))
             case Op() if exact_indices(expr) and (index := self._index(site, expr)) is not None:
                 return index
             case Op(op=name, args=args, dtype=dtype):
@@ -184,6 +181,28 @@ class TermBuilder:
                 return Apply(f"{operator} of rounded numbers" if rounded else operator, tuple(terms))
             case _:
                 return self._index(site, expr) or Opaque("a value computed from indices")
+
+    def _where(self, site: Site, condition: Expr, yes: Term, no: Term) -> Term:
+        """Return a choice. There is one for each part of its condition if sets decide some parts, and data others."""
+        inside, tests = self._tests(site, condition)
+        if any(map(made, tests)) and self._partly_known(site, condition):
+            match condition:
+                case Op(op="and", args=(a, b)):
+                    first, second = (b, a) if any(map(made, self._tests(site, a)[1])) else (a, b)
+                    return self._where(site, first, self._where(site, second, yes, no), no)
+                case Op(op="or", args=(a, b)):
+                    return self._where(site, a, yes, self._where(site, b, yes, no))
+                case Op(op="not", args=(a,)):
+                    return self._where(site, a, no, yes)
+        outside, yes = self.model.domain(site)[0].to_union_set().subtract(inside), chosen(tests, yes, no)
+        return yes if outside.is_empty() else Cases(((inside, yes), (outside, no)))
+
+    def _partly_known(self, site: Site, condition: Expr) -> bool:
+        match condition:
+            case Op(op="and" | "or" | "not", args=args) if condition.dtype == boolean:
+                return any(self._partly_known(site, part) for part in args)
+            case _:
+                return not self._tests(site, condition)[1]
 
     def parameter(self, name: str) -> Parameter:
         """Return the term of a scalar or a size."""

@@ -168,6 +168,32 @@ def chosen(tests: list[Term], yes: Term, no: Term) -> Term:
     return Choice(reduce(lambda a, b: Apply("and", (a, b)), tests), yes, no) if tests else yes
 
 
+def made(test: Term) -> bool:
+    """Return True if a condition is made of others."""
+    match test:
+        case Via(term=inner):
+            return made(inner)
+        case Apply(op=op):
+            return op in ("and", "or", "not of truth values")
+        case _:
+            return False
+
+
+def nested(term: Term) -> bool:
+    """Return True for a choice between choices, or by a condition that is made of others."""
+    return isinstance(term, Choice) and (made(term.test) or _chooses(term.yes) or _chooses(term.no))
+
+
+def _chooses(term: Term) -> bool:
+    match term:
+        case Via(term=inner):
+            return _chooses(inner)
+        case Cases(parts=parts):
+            return any(_chooses(inner) for _, inner in parts)
+        case _:
+            return isinstance(term, Choice)
+
+
 def starts_at(term: Term, value: float) -> bool:
     """Return True if a term is the number `value` at every instance, by its form."""
     match term:
