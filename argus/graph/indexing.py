@@ -6,7 +6,8 @@ from typing import Any
 
 from argus.graph import capture
 from argus.graph.indexed import INSIDE, meaning
-from argus.graph.terms import Apply, Flat, Load, Term, dtype_of, is_float, walk
+from argus.graph.row import integer
+from argus.graph.terms import Apply, Extent, Flat, Load, Term, dtype_of, is_float, walk
 from argus.graph.text import bare, printed
 
 
@@ -39,6 +40,7 @@ class _Places:
         self.e, self.node, self.index = e, node, index
         self.dims = e.group.space[(node, 0)]
         self.axes = tuple(a for dim in self.dims if (a := e.layout.axis(dim)) is not None)
+        self.loaded: dict[str, str] = {}  # names of tiles by the texts that load them
 
     def text(self, term: Term, guards: tuple[str, ...]) -> str:
         """Return a term as text on the tile. Loads in the term are masked by all `guards`."""
@@ -76,14 +78,24 @@ class _Places:
             place = computed.get(axis.atoms)
             where.append(str(self.e.index(axis)) if place is None else bare(self.text(place, guards)))
         elsewhere = any(axis.atoms in computed for axis in param.axes)
-        guards = guards if elsewhere else ()  # Otherwise all indices are those of the result.
+        sizes = {axis.atoms: axis.extent for axis in param.axes}
+        if not elsewhere or all(_is_remainder(place, sizes.get(dim)) for dim, place in computed.items()):
+            guards = ()  # All indices are those of the result, or inside.
         own = (a for a in self.e.layout.axes if a in param.axes or (elsewhere and a.fixed and a in self.axes))
         inside = self.e.mask(tuple(own))
         mask = " & ".join(f"({t})" if "&" in t or "<" in t else t for t in (inside, *guards) if t)
-        return str(
-            self.e.out.bind(f"al.load({param.name}[{', '.join(where) or '0'}]{f', mask={mask}' if mask else ''})")
-        )
+        text = f"al.load({param.name}[{', '.join(where) or '0'}]{f', mask={mask}' if mask else ''})"
+        if text not in self.loaded:
+            self.loaded[text] = str(self.e.out.bind(text))
+        return self.loaded[text]
 
     def plain(self, dim: tuple[int, ...]) -> bool:
         places = set(self.e.group.space.atoms(self.e.group.places))
         return not dim or dim[0] not in places
+
+
+def _is_remainder(place: Term, size: Extent | None) -> bool:
+    """Return True for a remainder by the size of a dimension, which is an index inside it."""
+    if not isinstance(size, int) or not isinstance(place, Apply):
+        return False
+    return place.op == "mod" and place.args[1] == integer(size)

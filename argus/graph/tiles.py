@@ -60,11 +60,12 @@ def tile(layout: Layout, scans: bool = False, follows: Mapping[str, Axis] | None
         raise Mismatch("a kernel of one element")
     if not reduced:
         columns = contiguous(layout, parallel)
-        other = _turned(layout, columns, follows or {})
-        if other is not None:
-            grid = tuple(a for a in parallel if a not in (columns, other))
-            width, height = (min(_SIDE, power(a)) for a in (other, columns))
-            return Tile(columns, other, grid, height, width, warps=8, turned=True)
+        found = _turned(layout, columns, follows or {})
+        if found is not None:
+            stored, read = found
+            grid = tuple(a for a in parallel if a not in found)
+            width, height = (min(_SIDE, power(a)) for a in (read, stored))
+            return Tile(stored, read, grid, height, width, warps=8, turned=True)
         rest = [a for a in parallel if a is not columns]
         width = min(ELEMENTS, power(columns))
         rows = None
@@ -115,17 +116,19 @@ def _used(axis: Axis, height: int) -> float:
     return axis.extent / (-(-axis.extent // height) * height)
 
 
-def _turned(layout: Layout, columns: Axis, follows: Mapping[str, Axis]) -> Axis | None:
-    """Return the axis along which a tensor that is read is contiguous, if results are written along `columns` instead.
-    """
-    if any(not p.axes or p.axes[-1] is not columns or p.strides[-1] != 1 for p in layout.writes):
+def _turned(layout: Layout, columns: Axis, follows: Mapping[str, Axis]) -> tuple[Axis, Axis] | None:
+    """Return the axis along which all results are contiguous, and the axis along which a tensor that is read is
+    contiguous instead. `columns` is the axis along which most elements are. Return None if there are no such axes."""
+    last = {p.axes[-1].symbol: p.axes[-1] for p in layout.writes if p.axes and p.strides[-1] == 1}
+    stored = next(iter(last.values())) if len(last) == 1 else columns
+    if any(not p.axes or p.axes[-1] is not stored or p.strides[-1] != 1 for p in layout.writes):
         return None
     for read in layout.reads:
         along = [follows.get(axis.symbol, axis) for axis in read.axes]
-        if columns in along[:-1] and read.strides[-1] == 1:
-            last = along[-1]
-            if last is not columns and last.kind == PARALLEL and min(power(last), power(columns)) >= _LEAST_SIDE:
-                return last
+        if stored in along[:-1] and read.strides[-1] == 1:
+            other = along[-1]
+            if other is not stored and other.kind == PARALLEL and min(power(other), power(stored)) >= _LEAST_SIDE:
+                return stored, other
     return None
 
 
@@ -225,10 +228,11 @@ def window_tile(
         raise Mismatch("a kernel of one element")
     columns = contiguous(layout, axes)
     rest = [a for a in axes if a is not columns]
-    other = _turned(layout, columns, follows)
-    if other is not None:
-        grid = tuple(a for a in rest if a is not other)
-        return Tile(columns, other, grid, _side(columns, _SIDE), _side(other, _SIDE), warps=8, turned=True)
+    found = _turned(layout, columns, follows)
+    if found is not None:
+        stored, read = found
+        grid = tuple(a for a in axes if a not in found)
+        return Tile(stored, read, grid, _side(stored, _SIDE), _side(read, _SIDE), warps=8, turned=True)
     rows = max(rest, key=lambda a: (a in spatial, rest.index(a)), default=None)
     width = _side(columns, _WIDEST)
     elements = _WINDOWS // strides.get(columns.symbol, 1)

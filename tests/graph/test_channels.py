@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
+from argus.graph.backend import Backend, Survey  # noqa: E402
 from argus.graph.channels import keep_channels_last  # noqa: E402
 from tests.graph.compiled import compiled, left, taken  # noqa: E402
 
@@ -102,3 +104,30 @@ def test_patches_are_a_proved_product_with_its_gradients() -> None:
         torch.testing.assert_close(own, right, rtol=3e-2, atol=3e-3)
     report = backend.report(call)
     assert any("mm" in name for name in taken(report)) and not left(report)
+
+
+def texts(model: Any, *inputs: Any) -> list[str]:
+    """Return the texts of the kernels that a model would become on Hopper."""
+    torch._dynamo.reset()
+    backend = Backend(survey=Survey("sm_90a", prove=False))
+    with torch.no_grad():
+        torch.compile(model, backend=backend, dynamic=False)(*inputs)
+    rows = backend.report(model).rows
+    return [Path(row["path"]).read_text(encoding="utf-8") for row in rows if row["by"] == "argus"]
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_copy_that_turns_an_image_goes_through_shared_memory(first: bool) -> None:
+    """Loads and stores access whole lines, whichever of two dimensions comes first."""
+    form = (torch.channels_last, torch.contiguous_format)
+    x = torch.randn(2, 40, 6, 9).to(memory_format=form[first])
+    (text,) = texts(lambda x: x.clone(memory_format=form[not first]), x)
+    assert "al.trans(turnedy0)" in text
+
+
+def test_digits_of_channels_are_made_from_one_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The index is inside whichever digit an element has, so the load needs no condition on it."""
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
+    found = texts(nn.Conv2d(3, 64, 11, stride=4), torch.randn(1, 3, 224, 224))
+    digits = [text for text in found if "split.default" in text.splitlines()[0]]
+    assert digits and all(text.count("al.load(x0") == 1 for text in digits)
