@@ -55,8 +55,8 @@ class Work:
     cycle. `serial_flops` are those of `scalar_flops` during which the block's only group of warps multiplies nothing.
     `all_bytes` counts each byte of the whole launch once. `in_flight` is the bytes requested from memory at one time.
     `idle_cycles` are those at a block's beginning and end in which nothing is multiplied; `start_cycles` are those of
-    the whole launch. A block runs `steps` in a ring of `stages`, whose copies take `arrival_cycles`. `reason` says why
-    a block cannot run, if it cannot.
+    the whole launch. A block runs `steps` in a ring of `stages`, whose copies take `arrival_cycles`. With several
+    `rings`, each product has stages of its own. `reason` says why a block cannot run, if it cannot.
     """
 
     blocks: int
@@ -74,6 +74,7 @@ class Work:
     start_cycles: float = 0.0
     steps: int = 1
     stages: int = 1
+    rings: int = 1
     arrival_cycles: float = 0.0
     requests: float = 0.0
     serial_flops: float = 0.0
@@ -147,9 +148,11 @@ def estimate(work: Work, model: Modelled) -> Estimate:
 def _waiting(work: Work, step: float) -> float:
     """Return the cycles per step of `step` cycles that are spent waiting for a tile.
 
-    A copy is requested when a stage is free. Meanwhile one stage is being multiplied, and one is being released.
+    A copy is requested when a stage is free. Meanwhile one stage is being multiplied, and one is being released. The
+    stages of one of several rings are multiplied for a part of the step only.
     """
-    return max(0.0, work.arrival_cycles - max(work.stages - 2, 0) * step) / work.stages
+    held = 2 / max(1, work.rings)
+    return max(0.0, work.arrival_cycles - max(work.stages - held, 0) * step) / work.stages
 
 
 def _norm(order: float, *parts: float) -> float:

@@ -14,7 +14,7 @@ from math import ceil, prod
 
 from argus.backend.abi import shared_bytes
 from argus.backend.launch.evaluate import Number, evaluate
-from argus.ir.expr import Const, Elem, Expr, LoopVar, Op, ProgramId, rewrite, walk
+from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, ProgramId, rewrite, walk
 from argus.ir.instruction import BULK_LOADS, WGMMA
 from argus.ir.machine import H200, WARPGROUP
 from argus.ir.nodes import (
@@ -87,6 +87,7 @@ class _Counts:
     asked: float = 0.0
     staged: float = 0.0
     boxes: dict[str, float] = field(default_factory=dict)
+    rings: dict[str, float] = field(default_factory=dict)
 
 
 def work_of(kernel: Kernel, values: Mapping[str, Number]) -> Work:
@@ -123,6 +124,7 @@ def work_of(kernel: Kernel, values: Mapping[str, Number]) -> Work:
         start_cycles=(_FIRST_CYCLES if bulk else 0.0) + (end if hidden else 0.0),
         steps=steps,
         stages=stages,
+        rings=sum(times == counts.steps for times in counts.rings.values()) if bulk else 1,
         arrival_cycles=max(_SOONEST_CYCLES, sum(counts.boxes.values()) / _ARRIVING_BYTES) if bulk else 0.0,
         reason=exceeded(kernel, _BESIDE_TILES),
     )
@@ -196,6 +198,8 @@ def _moved(stmt: Copy, times: float, kernel: Kernel, values: Mapping[str, Number
             counts.shared += times * (held if side is stmt.src else prod(stmt.shape)) * src.dtype.bytes
     if stmt.instr in BULK_LOADS:
         counts.steps = max(counts.steps, times)
+        if stmt.signal is not None:
+            counts.rings[stmt.signal.barrier] = max(counts.rings.get(stmt.signal.barrier, 0.0), times)
         counts.boxes[stmt.dst.obj] = max(counts.boxes.get(stmt.dst.obj, 0.0), once)
 
 
@@ -212,13 +216,24 @@ def _waits(loop: For, kernel: Kernel) -> float:
 
 
 def _slots(value: Expr, reduces: bool) -> float:
-    """Return the time of an element's operators, in operations. Terms that do not depend on the element are computed
-    once and do not count."""
+    """Return the time of an element's operators, in operations. Terms that do not depend on the element, or only on its
+    row, are computed once and do not count. A product that is added to something takes no instruction of its own."""
     found = _SLOT if reduces else 0.0
+    every = _coordinates(value)
     for part in walk(value):
-        if isinstance(part, Op) and any(isinstance(inner, Elem) for inner in walk(part)):
-            found += _SLOTS.get(part.op, _SLOT)
+        if isinstance(part, Op) and any(isinstance(inner, Elem) for inner in walk(part)) and _coordinates(part) == every:
+            found += _SLOTS.get(part.op, _SLOT) - _SLOT * _fused(part, every)
     return max(found, _SLOT / 2)
+
+
+def _fused(part: Op, every: set[int]) -> bool:
+    """Return True if an addition multiplies one of its arguments in the same instruction."""
+    products = (a for a in part.args if isinstance(a, Op) and a.op == "mul" and a.dtype.is_float)
+    return part.op in ("add", "sub") and any(_coordinates(a) == every for a in products)
+
+
+def _coordinates(expr: Expr) -> set[int]:
+    return {part.axis for part in walk(expr) if isinstance(part, Coord)}
 
 
 def _weighed(

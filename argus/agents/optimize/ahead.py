@@ -21,7 +21,7 @@ from argus.agents.optimize.service import Answer, Worker, WorkerLost
 
 _AGAIN = 0.05
 """The logarithm by which each further text of a context seems slower, so that no context takes the whole search."""
-_SAME = 0.005
+_SAME = 0.01
 """Difference of logarithms of times below which the model does not distinguish two texts. The gain that an entry
 promises then decides."""
 
