@@ -18,6 +18,7 @@ from argus.agents.text_edits import text_vocabulary
 from argus.agents.training import OptimizeEnv, Outcome, World, better, curve, judged, production, repairs, reward, split
 from argus.agents.training import pairs as pairs_made
 from argus.agents.training.environment import PRICE, WIDTH
+from argus.agents.training.kept_world import keep, read
 from argus.agents.training.pairs import Portion, alike, distinct, families, some_repairs
 from argus.agents.training.policy import bandit, best_known, greedy, steps_of, taught, train
 from argus.agents.training.recipe import main
@@ -217,3 +218,19 @@ def test_a_policy_learns_and_needs_fewer_steps_than_before() -> None:
     planner = Planner()
     assert steps_of(WORLD, [other], bandit(planner), taught(planner))[0] <= 41 and planner.lessons
     assert best_known(WORLD, other) < WORLD.time(other, WORLD.naive(other))
+
+
+def test_what_a_world_knows_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A world of a file lowers nothing again, except a text at sizes at which nobody asked for it."""
+    naive = WORLD.naive(ROWS)
+    us, facts, may = WORLD.time(ROWS, naive), WORLD.facts(ROWS, naive), WORLD.actions(ROWS, naive)
+    path = tmp_path / "policy.world"
+    keep(WORLD, path)
+    found = read(path)
+    with monkeypatch.context() as changed:
+        changed.setattr(compile, "lower", lambda *_: pytest.fail("lowered"))
+        assert (found.time(ROWS, naive), found.facts(ROWS, naive), found.actions(ROWS, naive)) == (us, facts, may)
+    other = Task.of("gated", M=8192, N=4096)
+    assert found.time(other, naive) == WORLD.time(other, naive) > us
+    path.write_text(path.read_text().replace('"sources": {', '"sources": {"more": "", ', 1))
+    assert not read(path).times and not read(tmp_path / "none").times

@@ -185,9 +185,10 @@ def _steps(env: OptimizeEnv, task: Task, choose: Chooser, learn: Learner | None,
     return most if env.us * NEAR <= best else most + 1
 
 
-def explored(task: Task, ways: int = 24, seed: int = 0) -> World:
-    """Return a world that knows the best time of a task, and the texts on some random ways from it."""
-    world, chance = World(), random.Random(seed)
+def explored(task: Task, world: World | None = None, ways: int = 24, seed: int = 0) -> World:
+    """Return a world, or the given one, that knows the best time of a task and the texts on some random ways from it.
+    """
+    world, chance = world or World(), random.Random(seed)
     best_known(world, task)
     env = OptimizeEnv([task], world)
     for _ in range(ways):

@@ -18,6 +18,7 @@ from typing import Any
 from argus.agents.optimize.planner import Planner
 from argus.agents.optimize.problem import problem_of
 from argus.agents.training.curve import drawn
+from argus.agents.training.kept_world import keep, read
 from argus.agents.training.policy import Curve, bandit, explored, greedy, steps_of, taught, train
 from argus.agents.training.production import produced
 from argus.agents.training.rewards import grpo_reward
@@ -31,14 +32,28 @@ _LESSONS = 3
 _ASK = "Write a faster kernel in the language of Argus that computes the same:\n\n"
 
 
-def known_world(jobs: int) -> World:
-    """Return a world in which processes have explored every task."""
-    world = World()
+def known_world(jobs: int, path: Path | None = None) -> World:
+    """Return a world in which every task was explored, by processes if there are several.
+
+    What is known is kept in a file, after each task, so the same command goes on where it ended.
+    """
+    world = World() if path is None else read(path)
+    left = [task for task in (*TRAINING, *HELD_OUT) if task not in world.best]
     if jobs > 1:
         with get_context("spawn").Pool(jobs) as pool:
-            for other in pool.imap_unordered(explored, (*TRAINING, *HELD_OUT)):
+            for other in pool.imap_unordered(explored, left):
                 world.take(other)
+                _keep(world, path)
+    elif path is not None:
+        for task in left:
+            explored(task, world)
+            _keep(world, path)
     return world
+
+
+def _keep(world: World, path: Path | None) -> None:
+    if path is not None:
+        keep(world, path)
 
 
 def compare(episodes: int, seed: int = 0, world: World | None = None,
@@ -128,11 +143,12 @@ def main(given: list[str] | None = None) -> int:
         return _pairs(options)
     elif options.command == "policy":
 
-        def keep(found: dict[str, Any]) -> None:
+        def told(found: dict[str, Any]) -> None:
             write_whole(options.out, json.dumps(found, indent=1).encode(), mode=0o644)
             write_whole(options.out.with_suffix(".svg"), drawn(found).encode(), mode=0o644)
 
-        keep(compare(options.episodes, options.seed, known_world(options.jobs), keep))
+        world = known_world(options.jobs, options.out.with_suffix(".world"))
+        told(compare(options.episodes, options.seed, world, told))
     else:
         grpo(options.model, options.out, options.steps, options.tiny)
     return 0

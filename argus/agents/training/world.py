@@ -51,32 +51,37 @@ HELD_OUT = (
 
 
 @dataclass(slots=True)
-class _Text:
-    """A text, lowered if possible, with its facts and the text to which each action leads."""
+class Known:
+    """What is known of a text: whether it lowers, its facts, the text to which each action leads, and the lowered
+    kernel, if this process lowered it."""
 
-    explicit: compile.ExplicitKernel | None
+    lowers: bool
     facts: dict[str, Fact]
     leads: dict[int, str | None] = field(default_factory=dict)
+    explicit: compile.ExplicitKernel | None = None
 
 
 class World:
-    """The texts that are reached from naive kernels on one target. `best` holds the least time known of a task."""
+    """The texts that are reached from naive kernels on one target. `best` holds the least time known of a task.
+
+    `texts`, `times` and `counted` are what is known of texts, their times, and their facts at the sizes of a task.
+    """
 
     def __init__(self, target: str = "sm_90a") -> None:
         self.target = target
         self._model = MODELS[target]
-        self._texts: dict[tuple[str, str], _Text] = {}
         self._authors: dict[str, compile.TileKernel] = {}
-        self._times: dict[tuple[Task, str], float] = {}
-        self._facts: dict[tuple[Task, str], dict[str, Fact]] = {}
+        self.texts: dict[tuple[str, str], Known] = {}
+        self.times: dict[tuple[Task, str], float] = {}
+        self.counted: dict[tuple[Task, str], dict[str, Fact]] = {}
         self.best: dict[Task, float] = {}
 
     def take(self, other: World) -> None:
         """Take over what another world knows of texts."""
-        for key, text in other._texts.items():
-            self._texts.setdefault(key, text).leads.update(text.leads)
-        self._times.update(other._times)
-        self._facts.update(other._facts)
+        for key, known in other.texts.items():
+            self.texts.setdefault(key, known).leads.update(known.leads)
+        self.times.update(other.times)
+        self.counted.update(other.counted)
         self.best.update(other.best)
 
     def naive(self, task: Task) -> str:
@@ -85,12 +90,12 @@ class World:
 
     def time(self, task: Task, text: str) -> float:
         """Return the microseconds that the model predicts; infinity for what does not lower or fit the machine."""
-        if (task, text) not in self._times:
-            self._times[task, text] = self._predicted(task, text)
-        return self._times[task, text]
+        if (task, text) not in self.times:
+            self.times[task, text] = self._predicted(task, text)
+        return self.times[task, text]
 
     def _predicted(self, task: Task, text: str) -> float:
-        explicit = self._text(task, text).explicit
+        explicit = self._explicit(task, text)
         if explicit is None:
             return math.inf
         found = estimate(work_of(explicit, self._values(task)), self._model)
@@ -98,15 +103,15 @@ class World:
 
     def facts(self, task: Task, text: str) -> dict[str, Fact]:
         """Return the facts of a text at the sizes of a task, with what bounds it."""
-        if (task, text) not in self._facts:
-            self._facts[task, text] = self._counted(task, text)
-        return self._facts[task, text]
+        if (task, text) not in self.counted:
+            self.counted[task, text] = self._counted(task, text)
+        return self.counted[task, text]
 
     def _counted(self, task: Task, text: str) -> dict[str, Fact]:
-        known = self._text(task, text)
-        if known.explicit is None:
+        known, explicit = self._text(task, text), self._explicit(task, text)
+        if explicit is None:
             return dict(known.facts)
-        work = work_of(known.explicit, self._values(task))
+        work = work_of(explicit, self._values(task))
         resident, _ = occupancy(work, self._model.machine)
         rounds = work.blocks / max(1, resident * self._model.machine.multiprocessors)
         return {**known.facts, "registers": work.registers, "shared_bytes": work.shared_bytes, "rounds": rounds,
@@ -127,23 +132,31 @@ class World:
             known.leads[action] = None if new == text else new
         return known.leads[action]
 
-    def _text(self, task: Task, text: str) -> _Text:
+    def _text(self, task: Task, text: str) -> Known:
         key = (task.kernel, text)
-        if key not in self._texts:
-            self._texts[key] = self._read(task, text)
-        return self._texts[key]
+        if key not in self.texts:
+            self.texts[key] = self._read(task, text)
+        return self.texts[key]
 
-    def _read(self, task: Task, text: str) -> _Text:
+    def _explicit(self, task: Task, text: str) -> compile.ExplicitKernel | None:
+        """Return the lowered kernel; None if the text does not lower. What a file told of is lowered once it is asked
+        for."""
+        known = self._text(task, text)
+        if known.lowers and known.explicit is None:
+            known.explicit = self._read(task, text).explicit
+        return known.explicit
+
+    def _read(self, task: Task, text: str) -> Known:
         options = Options(target=self.target)
         try:
             tile = compile.elaborate(SourceFile("kernel.py", text), task.kernel, options)
             author = self._author(task)
             facts = facts_of_text(text, task.kernel, self.target)
             if changed_task(author, tile):
-                return _Text(None, facts)
-            return _Text(compile.lower(tile, self.target), facts)
+                return Known(False, facts)
+            return Known(True, facts, {}, compile.lower(tile, self.target))
         except ArgusError:
-            return _Text(None, {})
+            return Known(False, {})
 
     def _author(self, task: Task) -> compile.TileKernel:
         if task.kernel not in self._authors:
