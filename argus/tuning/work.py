@@ -221,7 +221,8 @@ def _slots(value: Expr, reduces: bool) -> float:
     found = _SLOT if reduces else 0.0
     every = _coordinates(value)
     for part in walk(value):
-        if isinstance(part, Op) and any(isinstance(inner, Elem) for inner in walk(part)) and _coordinates(part) == every:
+        reads = isinstance(part, Op) and any(isinstance(inner, Elem) for inner in walk(part))
+        if isinstance(part, Op) and reads and _coordinates(part) == every:
             found += _SLOTS.get(part.op, _SLOT) - _SLOT * _fused(part, every)
     return max(found, _SLOT / 2)
 
