@@ -94,7 +94,7 @@ def measured(case: Case, sides: Sequence[str], batches: int, workers: int, lock:
     with torch.device("cuda"):
         model, arguments = case.made()
     model, arguments = model.bfloat16(), _cast(arguments, torch.bfloat16)
-    models = {name: copy.deepcopy(model) for name in sides}
+    models = {name: with_same_weights(model) for name in sides}
     calls = {name: side(models[name], name, workers) for name in sides}
     seconds = {}
     with beside_others(lock):
@@ -113,12 +113,16 @@ def measured(case: Case, sides: Sequence[str], batches: int, workers: int, lock:
         in_turns(runs, 1)
         times = in_turns(runs, batches)
         steps = {name: _once(call, models[name], arguments, case.training) for name, call in calls.items()}
+        memory = {name: _peak(models[name], once) for name, once in steps.items()}
         launched = {name: launches(once) for name, once in steps.items()}
         report = argus.compile_report(calls["argus"])
-    return _row(case, times, errors, seconds, report), {"report": report.rows, "launched": launched}
+    return _row(case, times, errors, seconds, memory, report), {"report": report.rows, "launched": launched}
 
 
-def _row(case: Case, times: dict[str, float], errors: dict[str, float], seconds: dict[str, float], report: Any) -> Row:
+def _row(
+    case: Case, times: dict[str, float], errors: dict[str, float], seconds: dict[str, float],
+    memory: dict[str, int], report: Any,
+) -> Row:  # fmt: skip
     right = all(errors[name] <= WORSE * errors["eager"] for name in errors if name in ("argus", "graphs"))
     best = "graphs" if "graphs" in times else "argus"
     return (
@@ -127,9 +131,26 @@ def _row(case: Case, times: dict[str, float], errors: dict[str, float], seconds:
         | {f"over {name}": times[name] / times["argus"] for name in ("eager", "compile") if name in times}
         | {f"over {name}": times[name] / times[best] for name in ("reduced", "autotune") if name in times}
         | {"error over eager's": errors["argus"] / max(errors["eager"], 1e-30)}
+        | {f"{name} error": error for name, error in errors.items()}
+        | {f"{name} peak, MiB": size / 2**20 for name, size in memory.items()}
         | {f"{name} compiled, s": time for name, time in seconds.items() if name != "eager"}
         | _of_report(report)
     )
+
+
+def _peak(model: nn.Module, once: Callable[[], None]) -> int:
+    """Return the bytes that a step needs beside what is there before it, with its gradients. What a recorded graph
+    keeps between two steps is there before."""
+    model.zero_grad(set_to_none=True)
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    once()
+    return int(torch.cuda.max_memory_allocated() - before)
+
+
+def with_same_weights(model: nn.Module) -> nn.Module:
+    """Return a copy of a model that shares its parameters and buffers: a copy for each side would not fit."""
+    return copy.deepcopy(model, {id(t): t for t in (*model.parameters(), *model.buffers())})
 
 
 def side(model: nn.Module, name: str, workers: int) -> Any:

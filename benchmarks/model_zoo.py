@@ -97,6 +97,30 @@ def resnet(small: bool) -> Made:
     return ResNetModel(config), {"pixel_values": torch.randn(batch, 3, side, side)}
 
 
+def swin(small: bool) -> Made:
+    """Swin-base with one pair of blocks in each stage, 32 images."""
+    from transformers import SwinConfig, SwinModel
+
+    width, heads, batch, side = (16, [1, 2, 4, 8], 2, 64) if small else (128, [4, 8, 16, 32], 32, 224)
+    config = SwinConfig(
+        embed_dim=width, depths=[2, 2, 2, 2], num_heads=heads, image_size=side, window_size=2 if small else 7,
+        hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, drop_path_rate=0.0,
+    )  # fmt: skip
+    return SwinModel(config), {"pixel_values": torch.randn(batch, 3, side, side)}
+
+
+def gpt(small: bool) -> Made:
+    """Four layers of GPT-2-large, eight sequences of 1024 tokens."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    width, heads, batch, tokens, words = (64, 4, 2, 16, 300) if small else (1280, 20, 8, 1024, 50257)
+    config = GPT2Config(
+        n_embd=width, n_head=heads, n_layer=4, n_positions=tokens, vocab_size=words, use_cache=False,
+        resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
+    )  # fmt: skip
+    return GPT2LMHeadModel(config), _words(batch, tokens, words)
+
+
 def mamba(small: bool) -> Made:
     """Two layers of Mamba-790m, a sequence of 64 tokens: PyTorch traces each step of the scan by itself."""
     from transformers import MambaConfig, MambaModel
@@ -146,5 +170,5 @@ def _words(batch: int, tokens: int, words: int) -> Tensors:
 
 
 MODELS: Mapping[str, Callable[[bool], Made]] = {
-    make.__name__: make for make in (llama, qwen_moe, bert, whisper, vit, convnext, resnet, mamba, unet)
+    make.__name__: make for make in (llama, qwen_moe, bert, whisper, vit, convnext, resnet, swin, gpt, mamba, unet)
 }
