@@ -30,6 +30,17 @@ def test_errors_are_relative_and_a_wrong_shape_is_infinitely_wrong() -> None:
     assert models._error([exact[0], torch.zeros(2)], exact) == float("inf")
 
 
+def test_what_is_zero_but_for_rounding_does_not_count_as_an_error() -> None:
+    exact = [torch.ones(2), torch.full((2,), 1e-9)]
+    assert models._error([torch.ones(2), torch.full((2,), 1e-3)], exact) == 0.0
+    assert models._error([torch.zeros(2), torch.full((2,), 1e-9)], exact) == 1.0
+
+
+def test_copies_share_their_weights() -> None:
+    model = torch.nn.Linear(2, 2)
+    assert models.with_same_weights(model).weight is model.weight
+
+
 def test_results_are_found_in_mappings_and_tuples() -> None:
     x, y = torch.ones(2), torch.zeros(3)
     assert [t.shape for t in models._tensors({"a": x, "b": (y, None, torch.tensor(1))})] == [(2,), (3,)]
