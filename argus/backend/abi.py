@@ -9,6 +9,7 @@ from argus.ir.expr import Coord, Param
 from argus.ir.expr import walk as walk_expr
 from argus.ir.instruction import BULK_LOADS, BULK_STORES, REDUCES
 from argus.ir.nodes import Access, Accumulate, Copy, Kernel, Programs, Scalar, Tensor
+from argus.ir.pixels import Pixels, column_of
 from argus.ir.types import DType, int32, int64, uint8
 from argus.ir.visit import walk
 
@@ -30,9 +31,11 @@ class Argument:
 
 @dataclass(frozen=True, slots=True)
 class TensorMap:
-    """A tensor map, which the launcher encodes for the copy engine (CUDA driver API, cuTensorMapEncodeTiled).
+    """A tensor map, which the launcher encodes for the copy engine (CUDA driver API, cuTensorMapEncodeTiled, and
+    cuTensorMapEncodeIm2col for `pixels`).
 
-    `box` is the copied box in elements, in the tensor's own order of dimensions; the last dimension has stride 1.
+    `box` is the copied box in elements, in the tensor's own order of dimensions; the last dimension has stride 1. For a
+    column of `pixels`, the first extent is their number, and those between the first and the last are 1.
     Elements outside the tensor read as zero. `swizzle_bytes` is the width of the swizzle, one row of the box: 128, or
     64 or 32 for a box that is stored. It is 0 for boxes without a swizzle: one row, or rows of 16 bytes.
     """
@@ -41,25 +44,35 @@ class TensorMap:
     tensor: str
     box: tuple[int, ...]
     swizzle_bytes: int
+    pixels: Pixels | None = None
 
 
 def box(access: Access, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the extents of a copied box along all dimensions of its tensor; 1 where the index is fixed."""
+    """Return the extents of a copied box along all dimensions of its tensor; 1 where the index is fixed, or where an
+    earlier dimension counts the pixels."""
+    if column_of(access.index) is not None:
+        return (shape[0], *(1,) * (len(access.index) - 2), shape[1])
     extents = iter(shape)
     return tuple(next(extents) if any(isinstance(e, Coord) for e in walk_expr(i)) else 1 for i in access.index)
 
 
 def tensor_maps(kernel: Kernel) -> tuple[TensorMap, ...]:
     """Return the tensor maps of a kernel's bulk copies, each once, in program order."""
-    found: dict[tuple[str, tuple[int, ...]], TensorMap] = {}
+    found: dict[tuple[str, tuple[int, ...], Pixels | None], TensorMap] = {}
     for stmt in walk(kernel.body):
         if isinstance(stmt, Copy | Accumulate) and stmt.instr in BULK_LOADS | BULK_STORES | REDUCES.keys():
             outside = stmt.src if isinstance(stmt, Copy) and stmt.instr in BULK_LOADS else stmt.dst
-            key = (outside.obj, box(outside, stmt.shape))
+            key = described(outside, stmt.shape)
             row = key[1][-1] * kernel.object(outside.obj).dtype.bytes
             swizzle = row if row > _UNSWIZZLED and len(stmt.shape) > 1 else 0
-            found.setdefault(key, TensorMap(f"{outside.obj}_map{len(found)}", *key, swizzle))
+            found.setdefault(key, TensorMap(f"{outside.obj}_map{len(found)}", *key[:2], swizzle, key[2]))
     return tuple(found.values())
+
+
+def described(outside: Access, shape: tuple[int, ...]) -> tuple[str, tuple[int, ...], Pixels | None]:
+    """Return the tensor, the box and the pixels of the tensor map that a copy of `shape` needs."""
+    column = column_of(outside.index)
+    return outside.obj, box(outside, shape), None if column is None else column.pixels
 
 
 def arguments(kernel: Kernel) -> tuple[Argument, ...]:

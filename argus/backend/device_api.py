@@ -211,6 +211,10 @@ _HOPPER = (
     _f("tma_load_once_multicast", "int COUNT, int STRIDE = 0", "void",
        f"{SHARED}, int barrier, const TensorMap& map, int... at",
        "the same of `tma_load_multicast`", "tma.load.multicast", ("cuda",), True, "tma_load_multicast"),
+    _f("tma_load_im2col", "", "void", f"{SHARED}, int barrier, const TensorMap& map, int... at",
+       "one lane of the warp starts copying the map's column of pixels to smem + offset; `at`: the coordinates of the "
+       "first one, innermost first, then the offsets of its place; its bytes count on the mbarrier at smem + barrier",
+       "tma.load.im2col", NVIDIA, True),
     _f("tma_store", "", "void", f"{SHARED}, const TensorMap& map, int... at",
        "starts copying from smem + offset to the map's box from corner `at`, innermost coordinate first; part of the "
        "thread's current group of bulk stores", "tma.store", NVIDIA),

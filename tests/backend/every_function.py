@@ -24,6 +24,9 @@ UPDATES = {
 WIDTHS = (1, 2, 4, 8, 16)
 """Bytes that one access moves."""
 
+PIXELS = ("t, 1, 2, 3", "t, 1, 2, 3, 4, 5", "t, 1, 2, 3, 4, 5, 6, 7")
+"""Coordinates of pixels of 1 to 3 dimensions, and offsets."""
+
 CORNERS = ("t, 1", "t, 1, 2", "t, 1, 2, 3", "t, 1, 2, 3, 4")
 """Coordinates of boxes of 2 to 5 dimensions."""
 
@@ -247,6 +250,7 @@ def hopper() -> str:
         "if (argus::uniform(t / 32) == 0) {",
         "    argus::mbarrier_expect(smem, 0, 128);",
         *(f"    argus::{load}(smem, 1024, 0, map, {corner});" for load in alike("tma_load") for corner in CORNERS),
+        *(f"    argus::tma_load_im2col(smem, 1024, 0, map, {corner});" for corner in PIXELS),
         *(f"    argus::{store}(smem, 1024, map, {corner});" for store in alike("tma_store") for corner in CORNERS),
         *(
             f"    argus::tma_reduce_{op}<{cpp_type_of(t)}>(smem, 1024, map, {corner});"

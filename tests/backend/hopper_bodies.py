@@ -18,6 +18,7 @@ from argus.backend.cpu.driver import CpuFunction
 from argus.backend.cpu.tensormap import encode
 from argus.backend.device_api import cpp_type, wgmma_function
 from argus.ir.instruction import WGMMA, WgmmaRow
+from argus.ir.pixels import Pixels
 from argus.ir.types import DType, bfloat16
 from argus.layout import Swizzle, SwizzledLayout, row_major, table
 from tests.backend.host import to_bfloat16
@@ -32,6 +33,7 @@ class Map:
 
     position: int
     box: tuple[int, ...]
+    pixels: Pixels | None = None
 
 
 Value = Union[Array, int, Map]
@@ -43,7 +45,7 @@ def tensor_map(make: Callable[..., bytes], values: list[Value], addresses: dict[
     """The bytes of a tensor map; `make` is the `encode` of a target."""
     array = values[m.position]
     assert isinstance(array, np.ndarray)
-    return make(bfloat16, addresses[m.position], array.shape, array.strides, m.box, 128)
+    return make(bfloat16, addresses[m.position], array.shape, array.strides, m.box, 128, m.pixels)
 
 
 @cache
@@ -118,8 +120,51 @@ CORNERS: tuple[tuple[int, ...], ...] = (
 def check_box(run: Runner, corner: tuple[int, ...]) -> None:
     """A box of rows of 64 elements lands swizzled; what is outside of the tensor is zero."""
     shape, box = ((100, 136), (64, 64)) if len(corner) == 2 else ((3, 40, 136), (2, 32, 64))
-    rank = len(shape)
     source = RNG.integers(1, 1 << 16, shape).astype(np.uint16)
+    got = _loaded(run, "tma_load", source, corner, Map(0, box))
+    padded = np.zeros(tuple(n + 512 for n in shape), np.uint16)
+    padded[tuple(slice(256, 256 + n) for n in shape)] = source
+    expected = padded[tuple(slice(256 + c, 256 + c + n) for c, n in zip(corner, box, strict=True))]
+    np.testing.assert_array_equal(got, expected.reshape(64, 64))
+
+
+COLUMNS: tuple[tuple[tuple[int, ...], Pixels, int, tuple[int, ...]], ...] = (
+    ((3, 40), Pixels((20,), (2,), (-1,)), 13, (2,)),
+    ((2, 9, 7), Pixels((9, 7), (1, 1), (-1, -1)), 0, (0, 0)),
+    ((2, 9, 7), Pixels((9, 7), (1, 1), (-1, -1)), 40, (2, 1)),
+    ((3, 11, 14), Pixels((5, 7), (2, 2), (-1, 0)), 62, (1, 0)),
+    ((4, 6, 5), Pixels((4, 2), (1, 2), (0, 1)), 8, (4, 1)),
+    ((2, 4, 5, 6), Pixels((4, 3, 6), (1, 2, 1), (-1, -1, -2)), 17, (1, 2, 4)),
+)
+"""Images and their sizes; the places of windows; the first pixel; the offsets."""
+
+
+def check_pixels(run: Runner, sizes: tuple[int, ...], pixels: Pixels, first: int, offsets: tuple[int, ...]) -> None:
+    """A column of 64 pixels is that of a convolution's windows for one tap, also from one image to the next."""
+    source = RNG.integers(1, 1 << 16, (*sizes, 136)).astype(np.uint16)
+    at = _place(first, pixels)
+    start = (*offsets, *at, 64)
+    got = _loaded(run, "tma_load_im2col", source, start, Map(0, (64, *(1,) * len(offsets), 64), pixels))
+    expected = np.zeros((64, 64), np.uint16)
+    for row in range(64):
+        image, *inside = _place(first + row, pixels)
+        place = (image, *(x + far for x, far in zip(inside, offsets, strict=True)))
+        if all(0 <= x < size for x, size in zip(place, sizes, strict=True)):
+            expected[row] = source[place][64:128]
+    np.testing.assert_array_equal(got, expected)
+
+
+def _place(pixel: int, pixels: Pixels) -> tuple[int, ...]:
+    """The image and the place in it of a pixel, by its number."""
+    image, *inside = np.unravel_index(pixel, (1 << 20, *pixels.counts))
+    steps = zip(inside, pixels.strides, pixels.lower, strict=True)
+    return (int(image), *(int(x) * stride + lower for x, stride, lower in steps))
+
+
+def _loaded(run: Runner, call: str, source: Array, start: tuple[int, ...], described: Map) -> Array:
+    """What the copy engine brings to a tile of 64 rows of 64 elements. `start` are the arguments of the call, the last
+    one first."""
+    rank = len(start)
     at = ", ".join(f"c{i}" for i in reversed(range(rank)))
     body = f"""    if (t == 0) {{
         argus::mbarrier_init(smem, 8192, 1);
@@ -128,7 +173,7 @@ def check_box(run: Runner, corner: tuple[int, ...]) -> None:
     argus::barrier();
     if (argus::uniform(t / 32) == 0) {{
         argus::mbarrier_expect(smem, 8192, 8192);
-        argus::tma_load(smem, 0, 8192, map, {at});
+        argus::{call}(smem, 0, 8192, map, {at});
     }}
     argus::mbarrier_wait(smem, 8192, 0);
     for (int i = t; i < 2048; i += 128) {{
@@ -138,12 +183,9 @@ def check_box(run: Runner, corner: tuple[int, ...]) -> None:
     }}"""
     parameters = "const argus::bf16* ARGUS_RESTRICT from, int* ARGUS_RESTRICT to, "
     parameters += "".join(f"int c{i}, " for i in range(rank)) + "ARGUS_GRID_CONSTANT argus::TensorMap map"
-    values: list[Value] = [source, np.zeros(2048, np.int32), *corner, Map(0, box)]
+    values: list[Value] = [source, np.zeros(2048, np.int32), *start, described]
     got = run(kernel(parameters, body, 8200), values, 8200)[1].view(np.uint16)
-    padded = np.zeros(tuple(n + 512 for n in shape), np.uint16)
-    padded[tuple(slice(256, 256 + n) for n in shape)] = source
-    expected = padded[tuple(slice(256 + c, 256 + c + n) for c, n in zip(corner, box, strict=True))]
-    np.testing.assert_array_equal(got[swizzled(64)], expected.reshape(64, 64))
+    return np.asarray(got[swizzled(64)])
 
 
 def swizzled(rows: int) -> NDArray[np.int64]:

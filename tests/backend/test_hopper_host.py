@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -39,6 +40,13 @@ def test_parity() -> None:
 @pytest.mark.parametrize("corner", bodies.CORNERS)
 def test_boxes(corner: tuple[int, ...], eager: bool) -> None:
     bodies.check_box(partial(bodies.run_on_host, eager=eager), corner)
+
+
+@host
+@pytest.mark.parametrize("eager", [False, True])
+@pytest.mark.parametrize("column", bodies.COLUMNS)
+def test_columns_of_pixels(column: tuple[Any, ...], eager: bool) -> None:
+    bodies.check_pixels(partial(bodies.run_on_host, eager=eager), *column)
 
 
 def case(name: str, *dtypes: DType, **how: object) -> bodies.Product:

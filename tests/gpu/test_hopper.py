@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from argus.backend.cuda.function import CudaFunction
 from argus.backend.cuda.tensormap import encoder
 from argus.backend.emit import emit
 from argus.backend.launch.bind import Described
+from argus.ir.pixels import Pixels
 from argus.ir.types import DType
 from tests.backend import hopper_bodies as bodies
 from tests.backend.hopper_bodies import Array, Map, Value, tensor_map
@@ -37,11 +39,12 @@ def encode(
     strides_bytes: Sequence[int],
     box: Sequence[int],
     swizzle_bytes: int,
+    pixels: Pixels | None = None,
 ) -> bytes:
     """The driver's tensor map, as `argus.backend.cpu.tensormap.encode` makes the host's."""
     room = ctypes.create_string_buffer(128 + 64)
     start = -ctypes.addressof(room) % 64
-    described = Described("map", "x", 0, dtype, tuple(extents), tuple(strides_bytes), tuple(box), swizzle_bytes)
+    described = Described("map", "x", 0, dtype, tuple(extents), tuple(strides_bytes), tuple(box), swizzle_bytes, pixels)
     encoder(driver(), described)(address, ctypes.addressof(room) + start)
     return room.raw[start : start + 128]
 
@@ -81,6 +84,11 @@ def test_parity() -> None:
 @pytest.mark.parametrize("corner", bodies.CORNERS)
 def test_boxes(corner: tuple[int, ...]) -> None:
     bodies.check_box(run_on_gpu, corner)
+
+
+@pytest.mark.parametrize("column", bodies.COLUMNS)
+def test_columns_of_pixels(column: tuple[Any, ...]) -> None:
+    bodies.check_pixels(run_on_gpu, *column)
 
 
 @pytest.mark.parametrize("sizes", [(128, 256, 64), (512, 512, 512), (130, 264, 328), (1, 8, 8), (2000, 1000, 4096)])

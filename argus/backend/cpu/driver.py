@@ -33,7 +33,7 @@ class CpuFunction:
         t = tensor
 
         def write(address: int, place: int) -> None:
-            made = encode(t.dtype, address, t.extents, t.strides_bytes, t.box, t.swizzle_bytes)
+            made = encode(t.dtype, address, t.extents, t.strides_bytes, t.box, t.swizzle_bytes, t.pixels)
             ctypes.memmove(place, made, len(made))
 
         return write

@@ -30,7 +30,9 @@ struct TensorMap {
     long long strides[5];
     int extents[5], box[5];
     int rank, item, swizzle;
-    unsigned char unused[28];
+    int counts[3];  // places of windows of a column of pixels, of the dimensions between the first and the last; or 0
+    short lower[3], steps[3];
+    unsigned char unused[4];
 };
 static_assert(sizeof(TensorMap) == 128, "as on the device");
 
@@ -117,10 +119,10 @@ template <class T> struct Queue {
 };
 using CopyQueue = Queue<PendingCopy>;
 
-// A box on its way to shared memory.
+// A box on its way to shared memory, or a column of pixels.
 struct BulkCopy {
     TensorMap map;
-    int at[5];  // its corner, innermost coordinate first
+    int at[8];  // its corner, innermost coordinate first; the offsets of pixels
     char* shared;
     int offset, bytes;
 

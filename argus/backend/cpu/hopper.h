@@ -88,10 +88,38 @@ inline int swizzled(int address, int bits) { return address ^ (address >> 3 & ((
 
 inline int swizzle_bits(int bytes) { return bytes == 128 ? 3 : bytes == 64 ? 2 : bytes == 32 ? 1 : 0; }
 
+// Goes on to the next of the places of windows, innermost dimension first, and behind them to the next image.
+inline void next_pixel(const TensorMap& map, int* at) {
+    for (int d = 0; d < map.rank - 2; at[1 + d] = map.lower[d], ++d)
+        if ((at[1 + d] += map.steps[d]) <= map.lower[d] + (map.counts[d] - 1) * map.steps[d]) return;
+    ++at[map.rank - 1];
+}
+
+// CELL(outside, inside) gets the addresses of each element of a column of pixels, as below. The offsets of the places
+// follow the coordinates of the first pixel.
+template <class Cell> void for_pixels(const BulkCopy& copy, Cell cell) {
+    const TensorMap& map = copy.map;
+    int at[5];
+    memcpy(at, copy.at, sizeof at);
+    for (int i = 0; i * map.item < copy.bytes; ++i) {
+        if (i > 0 && i % map.box[0] == 0) next_pixel(map, at);
+        char* outside = reinterpret_cast<char*>(map.base);
+        bool inside = true;
+        for (int d = 0; d < map.rank; ++d) {
+            const bool place = 0 < d && d < map.rank - 1;
+            const i64 x = i64(at[d]) + (d == 0 ? i % map.box[0] : place ? copy.at[map.rank + d - 1] : 0);
+            inside = inside && x >= 0 && x < map.extents[d];
+            outside += x * map.strides[d];
+        }
+        cell(inside ? outside : nullptr, copy.shared + swizzled(copy.offset + i * map.item, swizzle_bits(map.swizzle)));
+    }
+}
+
 // CELL(outside, inside) gets the addresses of each element of the box, in the tensor (null: there is none) and in shared
 // memory.
 template <class Cell> void for_box(const BulkCopy& copy, Cell cell) {
     const TensorMap& map = copy.map;
+    if (map.counts[0]) return for_pixels(copy, cell);
     for (int i = 0; i * map.item < copy.bytes; ++i) {
         char* outside = reinterpret_cast<char*>(map.base);
         bool inside = true;
@@ -131,7 +159,8 @@ template <class T, void (*UPDATE)(T*, i64, T)> void reduce_box(const BulkCopy& c
 inline void check_box(const char* what, const BulkCopy& copy, int rank) {
     const TensorMap& map = copy.map;
     const char* wrong = nullptr;
-    if (map.rank != rank) wrong = "the tensor map has another rank";
+    const int places = map.counts[0] ? map.rank - 2 : 0;
+    if (map.rank + places != rank) wrong = "the tensor map has another rank";
     else if (map.swizzle && map.box[0] * map.item != map.swizzle) wrong = "rows of the box are not as long as the swizzle";
     else if (copy.at[0] * map.item % 16) wrong = "the box begins at no multiple of 16 bytes of a row";
     else if (copy.offset % 128) wrong = "the address is no multiple of 128 bytes";
@@ -191,6 +220,10 @@ template <class... At> void tma_load(shared_t smem, int offset, int barrier, con
 #else
     signal.copies.push(copy);
 #endif
+}
+
+template <class... At> void tma_load_im2col(shared_t smem, int offset, int barrier, const TensorMap& map, At... at) {
+    tma_load(smem, offset, barrier, map, at...);
 }
 
 template <class... At> void tma_store(shared_t smem, int offset, const TensorMap& map, At... at) {

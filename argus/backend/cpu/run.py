@@ -77,6 +77,6 @@ def _tensor_maps(kernel: Kernel, cells: Mapping[str, NDArray[np.generic]]) -> li
         tensor = tensors[m.tensor]
         extents = [number(e) for e in tensor.shape]
         strides = [number(e) * tensor.dtype.bytes for e in tensor.strides]
-        made = encode(tensor.dtype, int(cells[m.tensor]), extents, strides, m.box, m.swizzle_bytes)
+        made = encode(tensor.dtype, int(cells[m.tensor]), extents, strides, m.box, m.swizzle_bytes, m.pixels)
         maps.append(np.frombuffer(made, dtype=np.uint8))
     return maps

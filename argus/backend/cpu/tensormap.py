@@ -5,10 +5,12 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
+from argus.ir.pixels import Pixels
 from argus.ir.types import DType
 
-# The layout of `struct TensorMap` in bulk.h: base, strides (bytes), extents, box, rank, bytes of an element, swizzle.
-_LAYOUT = struct.Struct("=Q5q5i5i3i28x")
+# The layout of `struct TensorMap` in fibers.h: base, strides (bytes), extents, box, rank, bytes of an element, swizzle;
+# of places of pixels: counts, first places, strides.
+_LAYOUT = struct.Struct("=Q5q5i5i3i3i3h3h4x")
 
 
 def encode(
@@ -18,6 +20,7 @@ def encode(
     strides_bytes: Sequence[int],
     box: Sequence[int],
     swizzle_bytes: int,
+    pixels: Pixels | None = None,
 ) -> bytes:
     """Return the 128 bytes of a host tensor map.
 
@@ -26,7 +29,10 @@ def encode(
     rank = len(extents)
 
     def innermost_first(values: Sequence[int]) -> tuple[int, ...]:
-        return (*reversed(values), *(0,) * (5 - rank))
+        return (*reversed(values), *(0,) * (5 - len(values)))
 
     dimensions = (innermost_first(strides_bytes), innermost_first(extents), innermost_first(box))
-    return _LAYOUT.pack(address, *(x for d in dimensions for x in d), rank, dtype.bytes, swizzle_bytes)
+    places = () if pixels is None else (pixels.counts, pixels.lower, pixels.strides)
+    along = (x for d in places for x in innermost_first(d)[:3])
+    numbers = (*(x for d in dimensions for x in d), rank, dtype.bytes, swizzle_bytes)
+    return _LAYOUT.pack(address, *numbers, *(along if places else (0,) * 9))

@@ -65,7 +65,10 @@ class CudaFunction:
         if tensor.name not in self._zeros:
             self._zeros[tensor.name] = self._cleared()
         rank, zero = len(tensor.extents), self._zeros[tensor.name]
-        encode = encoder(self._driver, replace(tensor, extents=(1,) * rank, strides_bytes=(16,) * rank))
+        extents, strides = (1,) * rank, (16,) * rank
+        if tensor.pixels is not None:  # The places of windows belong to images of this size: all their pixels are one.
+            extents, strides = (1, *tensor.extents[1:-1], 1), (0,) * rank
+        encode = encoder(self._driver, replace(tensor, extents=extents, strides_bytes=strides))
         return lambda _address, place: encode(zero, place)
 
     def _cleared(self) -> int:

@@ -6,7 +6,7 @@ namespace argus {
 
 using u64 = unsigned long long;
 
-// Made by the host (cuTensorMapEncodeTiled); read by the copy engine alone.
+// Made by the host (cuTensorMapEncodeTiled, cuTensorMapEncodeIm2col); read by the copy engine alone.
 struct alignas(64) TensorMap { unsigned char bytes[128]; };
 
 // ---- mbarriers
@@ -163,9 +163,28 @@ ARGUS_TMA("4d", int c0 ARGUS_COMMA int c1 ARGUS_COMMA int c2 ARGUS_COMMA int c3,
           "r"(c0), "r"(c1), "r"(c2), "r"(c3))
 ARGUS_TMA("5d", int c0 ARGUS_COMMA int c1 ARGUS_COMMA int c2 ARGUS_COMMA int c3 ARGUS_COMMA int c4, "%3, %4, %5, %6, %7", "%2, %3, %4, %5, %6", "%8", "%9",
           "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4))
-#undef ARGUS_COMMA
 #undef ARGUS_TMA_REDUCE
 #undef ARGUS_TMA
+
+// Columns of pixels: the coordinates of the first one, then the offsets of its place.
+#define ARGUS_TMA_IM2COL(RANK, PARAMETERS, AT, OFFSETS, ...)                                                         \
+    ARGUS_FN void tma_load_im2col(shared_t smem, int offset, int barrier, const TensorMap& map, PARAMETERS) {        \
+        if (thread_id() % 32 == 0)                                                                                   \
+            asm volatile("cp.async.bulk.tensor." RANK ".shared::cluster.global.im2col.mbarrier::complete_tx::bytes " \
+                         "[%0], [%1, {" AT "}], [%2], {" OFFSETS "};"                                                \
+                         :: "r"(smem + offset), "l"(&map), "r"(smem + barrier), __VA_ARGS__ : "memory");             \
+    }
+#define ARGUS_OFFSET(X) "h"(static_cast<unsigned short>(X))
+ARGUS_TMA_IM2COL("3d", int c ARGUS_COMMA int w ARGUS_COMMA int n ARGUS_COMMA int s, "%3, %4, %5", "%6",
+                 "r"(c), "r"(w), "r"(n), ARGUS_OFFSET(s))
+ARGUS_TMA_IM2COL("4d", int c ARGUS_COMMA int w ARGUS_COMMA int h ARGUS_COMMA int n ARGUS_COMMA int s ARGUS_COMMA int r,
+                 "%3, %4, %5, %6", "%7, %8", "r"(c), "r"(w), "r"(h), "r"(n), ARGUS_OFFSET(s), ARGUS_OFFSET(r))
+ARGUS_TMA_IM2COL("5d", int c ARGUS_COMMA int w ARGUS_COMMA int h ARGUS_COMMA int d ARGUS_COMMA int n ARGUS_COMMA int s
+                 ARGUS_COMMA int r ARGUS_COMMA int t, "%3, %4, %5, %6, %7", "%8, %9, %10",
+                 "r"(c), "r"(w), "r"(h), "r"(d), "r"(n), ARGUS_OFFSET(s), ARGUS_OFFSET(r), ARGUS_OFFSET(t))
+#undef ARGUS_COMMA
+#undef ARGUS_OFFSET
+#undef ARGUS_TMA_IM2COL
 
 ARGUS_FN void bulk_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 template <int PENDING> ARGUS_FN void bulk_wait() {

@@ -1,8 +1,10 @@
-"""Tensor maps, which describe tensors to the copy engine of sm_90 (CUDA driver API, cuTensorMapEncodeTiled)."""
+"""Tensor maps, which describe tensors to the copy engine of sm_90 (CUDA driver API, cuTensorMapEncodeTiled and
+cuTensorMapEncodeIm2col)."""
 
 from __future__ import annotations
 
 import ctypes
+from typing import Any
 
 from argus.backend.cuda.driver import Driver
 from argus.backend.launch.bind import Described
@@ -33,17 +35,18 @@ def encoder(driver: Driver, tensor: Described) -> Encode:
         what,
         (ctypes.c_uint64 * rank)(*reversed(tensor.extents)),
         (ctypes.c_uint64 * rank)(*reversed(tensor.strides_bytes[:-1])),
-        (ctypes.c_uint32 * rank)(*reversed(tensor.box)),
-        (ctypes.c_uint32 * rank)(*(1,) * rank),
+        *_box(tensor),
         ctypes.c_int(0),  # no interleaving
         ctypes.c_int(_SWIZZLE[tensor.swizzle_bytes]),
         ctypes.c_int(_PROMOTE_TO_128_BYTES),
         ctypes.c_int(0),  # zeros outside
     )
 
+    call = library.cuTensorMapEncodeTiled if tensor.pixels is None else library.cuTensorMapEncodeIm2col
+
     def encode(address: int, place: int) -> None:
         where.value, what.value = place, address
-        if status := library.cuTensorMapEncodeTiled(*values):
+        if status := call(*values):
             raise LaunchError.of(
                 "tensor-map-refused",
                 f"the CUDA driver describes no tensor `{tensor.name}` to the copy engine, for the extents "
@@ -52,3 +55,17 @@ def encoder(driver: Driver, tensor: Described) -> Encode:
             )
 
     return encode
+
+
+def _box(tensor: Described) -> tuple[Any, ...]:
+    """Return the arguments that describe a box, or a column of pixels, and the strides of its elements."""
+    rank, box, pixels = len(tensor.extents), tensor.box, tensor.pixels
+    if pixels is None:
+        return (ctypes.c_uint32 * rank)(*reversed(box)), (ctypes.c_uint32 * rank)(*(1,) * rank)
+    corners = (pixels.lower, pixels.upper(tensor.extents[1:-1]))
+    return (
+        *((ctypes.c_int * (rank - 2))(*reversed(corner)) for corner in corners),
+        ctypes.c_uint32(box[-1]),
+        ctypes.c_uint32(box[0]),
+        (ctypes.c_uint32 * rank)(1, *reversed(pixels.strides), 1),
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing_extensions import assert_never
 
-from argus.backend.abi import box, tensor_maps
+from argus.backend.abi import described, tensor_maps
 from argus.backend.device_api import cpp_type
 from argus.backend.emit.expression import Printer
 from argus.backend.emit.panels import box_corner, box_origin
@@ -35,6 +35,7 @@ from argus.ir.nodes import (
     Shared,
     Tensor,
 )
+from argus.ir.pixels import column_of
 
 
 def emit_asynchronous(stmt: Asynchronous, writer: Writer) -> None:
@@ -122,7 +123,7 @@ def _bulk_load(stmt: BulkCopy, dst: Shared, writer: Writer) -> None:
     barrier = _place(stmt.signal.barrier, stmt.signal.index, writer)
     row, among = INSTRUCTIONS[stmt.instr], stmt.among
     reach = str(writer.kernel.cluster) if among is None else f"{among.count}, {among.stride}"
-    way = "_once" if stmt.once else ""
+    way = "_once" if stmt.once and not row.pixels else ""
     way += f"_multicast<{reach}>" if row.multicast else ""
     writer.line(f"argus::{row.call}{way}(smem, {to}, {barrier}, {_box(stmt, stmt.src, writer)});")
 
@@ -146,10 +147,14 @@ def emit_bulk_reduce(stmt: Accumulate, writer: Writer) -> None:
 
 
 def _box(stmt: BulkCopy | Accumulate, outside: Access, writer: Writer) -> str:
-    """Return the tensor map and the box's corner, innermost dimension first, as arguments of a call."""
-    wanted = (outside.obj, box(outside, stmt.shape))
-    tensor_map = next(m for m in tensor_maps(writer.kernel) if (m.tensor, m.box) == wanted)
-    corner = [box_corner(e, writer, stmt.span) for e in reversed(outside.index)]
+    """Return the tensor map and the box's corner, innermost dimension first, as arguments of a call. The offsets of a
+    column of pixels follow."""
+    wanted = described(outside, stmt.shape)
+    tensor_map = next(m for m in tensor_maps(writer.kernel) if (m.tensor, m.box, m.pixels) == wanted)
+    column = column_of(outside.index)
+    places = outside.index if column is None else column.first
+    offsets = () if column is None else column.offsets
+    corner = [box_corner(e, writer, stmt.span) for e in (*reversed(places), *reversed(offsets))]
     return ", ".join([writer.names[tensor_map.name], *corner])
 
 

@@ -18,6 +18,7 @@ from argus.backend.launch.grid import launch_grid
 from argus.backend.launch.signature import Condition, Signature, TensorParam
 from argus.diagnostic import Diagnostic, LaunchError, Note
 from argus.ir.expr import Const, Expr, Param
+from argus.ir.pixels import Pixels
 from argus.ir.types import DTYPES, DType
 from argus.source import NO_SPAN, Span
 
@@ -35,8 +36,8 @@ class Apart(NamedTuple):
 class Described:
     """The contents of tensor map `argument`, except the address: it describes tensor `name`, number `position`.
 
-    All sequences are in the tensor's own order of dimensions (rank 2 to 5); the last dimension is contiguous. `box` and
-    `swizzle_bytes` are as in `argus.backend.abi.TensorMap`.
+    All sequences are in the tensor's own order of dimensions (rank 2 to 5); the last dimension is contiguous. `box`,
+    `swizzle_bytes` and `pixels` are as in `argus.backend.abi.TensorMap`.
     """
 
     argument: str
@@ -47,6 +48,7 @@ class Described:
     strides_bytes: tuple[int, ...]
     box: tuple[int, ...]
     swizzle_bytes: int
+    pixels: Pixels | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +215,8 @@ def _described(signature: Signature, values: Mapping[str, int]) -> tuple[Describ
         extents = tuple(int(evaluate(e, values)) for e in param.shape)
         strides = tuple(int(evaluate(e, values)) * param.itemsize for e in param.strides)
         dtype = DTYPES[param.dtype]
-        found.append(Described(slot.name, param.name, position, dtype, extents, strides, slot.box, slot.swizzle_bytes))
+        how = (slot.box, slot.swizzle_bytes, slot.pixels)
+        found.append(Described(slot.name, param.name, position, dtype, extents, strides, *how))
         problems += [
             problem(
                 "tensor-map-refused",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from argus.backend.fingerprint import constant, value_of
 from argus.backend.launch.evaluate import from_json, to_json
 from argus.ir.expr import Expr
+from argus.ir.pixels import Pixels
 from argus.source import NO_SPAN, SourceFile, Span
 
 if TYPE_CHECKING:
@@ -91,6 +92,7 @@ class MapSlot:
     tensor: str
     box: tuple[int, ...]
     swizzle_bytes: int
+    pixels: Pixels | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +171,7 @@ def signature(kernel: Kernel) -> Signature:
         within,
         orders,
         slots,
-        tuple(MapSlot(m.name, m.tensor, m.box, m.swizzle_bytes) for m in tensor_maps(kernel)),
+        tuple(MapSlot(m.name, m.tensor, m.box, m.swizzle_bytes, m.pixels) for m in tensor_maps(kernel)),
         kernel.num_threads,
         shared_bytes(kernel),
         persistent(kernel),
@@ -215,7 +217,7 @@ def signature_to_json(value: Signature) -> Any:
             for o in value.orders
         ],
         "slots": [[s.name, s.kind, s.dtype] for s in value.slots],
-        "maps": [[m.name, m.tensor, list(m.box), m.swizzle_bytes] for m in value.maps],
+        "maps": [_map_to_json(m) for m in value.maps],
         "num_threads": value.num_threads,
         "shared_bytes": value.shared_bytes,
         "persistent": value.persistent,
@@ -242,13 +244,22 @@ def signature_from_json(data: Any, file: SourceFile) -> Signature:
             for t, how, n, m, s in data["orders"]
         ),
         tuple(Slot(*slot) for slot in data["slots"]),
-        tuple(MapSlot(name, tensor, tuple(box), swizzle) for name, tensor, box, swizzle in data["maps"]),
+        tuple(_map_from_json(*m) for m in data["maps"]),
         data["num_threads"],
         data["shared_bytes"],
         data["persistent"],
         data["cluster"],
         data["flat"],
     )
+
+
+def _map_to_json(m: MapSlot) -> Any:
+    pixels = None if m.pixels is None else [m.pixels.counts, m.pixels.strides, m.pixels.lower]
+    return [m.name, m.tensor, list(m.box), m.swizzle_bytes, pixels]
+
+
+def _map_from_json(name: str, tensor: str, box: list[int], swizzle: int, pixels: list[list[int]] | None) -> MapSlot:
+    return MapSlot(name, tensor, tuple(box), swizzle, None if pixels is None else Pixels(*(tuple(p) for p in pixels)))
 
 
 def _param_to_json(p: TensorParam | ScalarParam) -> Any:

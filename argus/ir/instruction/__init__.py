@@ -25,6 +25,9 @@ _BULK = tuple(r for r in INSTRUCTIONS.values() if r.mechanism is Mechanism.BULK)
 BULK_LOADS = frozenset(r.name for r in _BULK if r.dst == "shared")
 """Loads of boxes by the copy engine, whose bytes mbarriers count."""
 
+LOAD, LOAD_PIXELS = (next(r.name for r in _BULK if r.dst == "shared" and r.pixels == p) for p in (False, True))
+"""The loads by the copy engine of boxes, and of columns of pixels, to one block."""
+
 MULTICASTS = frozenset(r.name for r in _BULK if r.multicast)
 """Loads by the copy engine that deliver a box to several blocks of a cluster."""
 
@@ -47,6 +50,6 @@ STEPS: dict[str, StepRow] = {r.name: r for r in AMD if isinstance(r, StepRow)}
 """Waits and hints of AMD's waves, by name."""
 
 __all__ = [
-    "BARRIERS", "BULK_LOADS", "BULK_STORES", "INSTRUCTIONS", "MMA", "MULTICASTS", "REDUCES", "STEPS", "WGMMA",
+    "BARRIERS", "BULK_LOADS", "BULK_STORES", "INSTRUCTIONS", "LOAD", "LOAD_PIXELS", "MMA", "MULTICASTS", "REDUCES", "STEPS", "WGMMA",
     "BarrierRow", "CopyRow", "Ends", "Law", "Mechanism", "MmaRow", "Order", "ReduceRow", "Row", "StepRow", "WgmmaRow",
 ]  # fmt: skip

@@ -56,7 +56,8 @@ class CopyRow:
     says where a mask may cut through an access. `transposed`: lanes hold columns of the matrices instead of rows.
     `in_lane_order`: the lanes of a wave write consecutive bytes, in the order of lanes, and all of them take part.
     `peer`: the shared tile belongs to another block of the cluster (`Access.block`). `multicast`: several blocks of the
-    cluster receive the same box. `architectures` are the keys of targets that have the instruction.
+    cluster receive the same box. `pixels`: the box is a column of pixels (`argus.ir.pixels`). `architectures` are the
+    keys of targets that have the instruction.
     """
 
     name: str
@@ -75,6 +76,7 @@ class CopyRow:
     in_lane_order: bool = False
     peer: bool = False
     multicast: bool = False
+    pixels: bool = False
 
     @property
     def collective(self) -> bool:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from argus.ir.expr import Const, Coord, Elem, Expr, Op, Thread, coords, walk
+from argus.ir.expr import Const, Coord, Elem, Expr, Op, coords
 from argus.ir.instruction import BULK_LOADS, INSTRUCTIONS, MULTICASTS, CopyRow, Mechanism, Order, ReduceRow
 from argus.ir.instruction.limits import MAX_BOX, NARROW_ROWS, ROW_BYTES, SWIZZLE_ATOM
 from argus.ir.nodes import Access, Accumulate, Among, BulkCopy, Kernel, Shared, Tensor
+from argus.ir.pixels import CORNERS, MAX_STEP, OFFSETS, bounds, column_of, is_shifted, one_place
 from argus.ir.statement import Problem
 from argus.ir.target import Target
 from argus.ir.types import boolean
@@ -93,8 +94,10 @@ def _box(
     if not 2 <= len(tensor.shape) <= 5:
         yield f"{name} copies boxes of 2 to 5 dimensions, those of the tensor", span
         return
-    moving = [(axis, e) for axis, e in enumerate(outside.index) if not _one_place(e)]
-    if [a for a, (_, e) in enumerate(moving) if _shifted(e, a)] != list(range(rank)):
+    moving = [(axis, e) for axis, e in enumerate(outside.index) if not one_place(e)]
+    if isinstance(row, CopyRow) and row.pixels:
+        yield from _column(row, outside, shape, tensor, span)
+    elif [a for a, (_, e) in enumerate(moving) if is_shifted(e, a)] != list(range(rank)):
         text = f"a box of `{tensor.name}` begins at one place in each dimension, and goes on by 1"
         help = "index each dimension by one place, or by a slice `start : start + BLOCK`, in the tensor's order"
         yield f"{text}, and these indices do not: {help}", span
@@ -107,6 +110,30 @@ def _box(
         yield f"the rows of a box of {name} go along the last dimension of `{tensor.name}`", span
     if not _inside(mask, outside, tensor):
         yield f"{name} masks nothing but what is outside of `{tensor.name}`", span
+
+
+def _column(row: CopyRow, outside: Access, shape: tuple[int, ...], tensor: Tensor, span: Span) -> Iterator[Problem]:
+    """Yield the problems of a column of pixels: the places of a convolution's windows, in their order."""
+    column, rank = column_of(outside.index), len(tensor.shape)
+    if column is None or len(shape) != 2:
+        what = f"{row.name} copies pixels of `{tensor.name}` in the order of a convolution's windows"
+        help = "index images by `p // (P * Q)`, rows by `p // Q % P * stride + tap - padding` and so on"
+        yield f"{what}, and these indices do not: {help}", span
+        return
+    sizes = [int(e.value) if isinstance(e, Const) else None for e in tensor.shape[1:-1]]
+    known = [size for size in sizes if size is not None]
+    if len(known) < len(sizes):
+        yield f"{row.name} needs constant sizes of the images in `{tensor.name}`", span
+        return
+    pixels, most = column.pixels, CORNERS[rank]
+    if any(not -most <= corner < most for corner in (*pixels.lower, *pixels.upper(known))):
+        yield f"{row.name} has places from {-most} before an image of {rank} dimensions up to {most} behind it", span
+    if any(not 1 <= stride <= MAX_STEP for stride in pixels.strides):
+        yield f"{row.name} has strides from 1 to {MAX_STEP}, not {pixels.strides}", span
+    for offset in column.offsets:
+        low, high = bounds(offset)
+        if low < 0 or high >= OFFSETS[rank]:
+            yield f"{row.name} has offsets from 0 up to {OFFSETS[rank]}: write taps as remainders `t % TAPS`", span
 
 
 def _row(
@@ -167,22 +194,6 @@ def _in_panel(expr: Expr, axis: int, panel: int) -> bool:
             return False
 
 
-def _one_place(expr: Expr) -> bool:
-    """Return True if `expr` is the same for all elements of a box, in the thread that issues its copy."""
-    return not any(isinstance(e, Thread | Coord) or (isinstance(e, Elem) and e.index) for e in walk(expr))
-
-
-def _shifted(expr: Expr, axis: int) -> bool:
-    """Return True if `expr` is a start, the same for the box, plus the coordinate of `axis`."""
-    match expr:
-        case Coord(axis=found):
-            return found == axis
-        case Op(op="add", args=(start, Coord(axis=found))) | Op(op="add", args=(Coord(axis=found), start)):
-            return found == axis and _one_place(start)
-        case _:
-            return False
-
-
 def _inside(mask: Expr | None, source: Access, tensor: Tensor) -> bool:
     """Return True if `mask` only says that coordinates are inside the tensor.
 
@@ -195,7 +206,7 @@ def _inside(mask: Expr | None, source: Access, tensor: Tensor) -> bool:
             return _inside(x, source, tensor) and _inside(y, source, tensor)
         case Op(op="lt", args=(x, y)):
             return (x, y) in zip(source.index, tensor.shape, strict=True)
-        case Op(op="ge", args=(x, Const(value=0))):
+        case Op(op="ge", args=(x, Const(value=0))) | Op(op="le", args=(Const(value=0), x)):
             return x in source.index
         case _:
             return False

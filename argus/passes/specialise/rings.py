@@ -8,6 +8,7 @@ from math import prod
 
 from argus.ir.cluster import MULTICAST, number_among, reached, that_share
 from argus.ir.expr import Const, Coord, Expr, LoopVar, Op, coords, elements, op, rewrite
+from argus.ir.instruction import LOAD, LOAD_PIXELS
 from argus.ir.instruction.limits import ROW_BYTES, SWIZZLE_ATOM
 from argus.ir.nodes import (
     Access,
@@ -25,6 +26,7 @@ from argus.ir.nodes import (
     Stage,
     Stmt,
 )
+from argus.ir.pixels import column_of
 from argus.ir.types import int32
 from argus.layout import Layout, Swizzle, SwizzledLayout, row_major
 from argus.passes.fresh import Fresh
@@ -190,8 +192,10 @@ def ready(ring: Ring) -> tuple[Stmt, ...]:
 
 
 def _copies(stage: Stage, tile: Shared, ring: Ring) -> list[BulkCopy]:
-    """Return one bulk copy for each panel of the tile, or of this block's share of the tile."""
+    """Return one bulk copy for each panel of the tile, or of this block's share of the tile. Boxes and columns of
+    pixels have instructions of their own."""
     axis = len(stage.shape) - 1
+    instr = LOAD if column_of(stage.src.index) is None else LOAD_PIXELS
     width = _panel(tile) if _has_panels(tile) else stage.shape[-1]
     here, done = coords(len(stage.shape)), Signal(ring.full, ring.place)
     result: list[BulkCopy] = []
@@ -204,7 +208,7 @@ def _copies(stage: Stage, tile: Shared, ring: Ring) -> list[BulkCopy]:
             (*stage.shape[:-1], width),
             mask,
             stage.other,
-            instr="tma.load",
+            instr=instr,
             signal=done,
             once=stage.once,
             span=stage.span,
@@ -244,6 +248,8 @@ def alike(stage: Stage, cluster: int) -> Among | None:
     exprs = [*stage.src.index, *([stage.mask] if stage.mask is not None else [])]
     if any(True for e in exprs for _ in elements(e)):
         return None  # The blocks load different tiles.
+    if column_of(stage.src.index) is not None:
+        return None  # A column of pixels has no parts that begin at multiples of rows.
     among = that_share(exprs, cluster)
     rows = stage.shape[0] if len(stage.shape) > 1 else 1
     return None if among is None or rows < among.count * _ATOM_ROWS else among
