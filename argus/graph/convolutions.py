@@ -36,7 +36,10 @@ def tile_of(group: Group, layout: Layout, target: str, bits: int) -> Convolution
 
 
 class ConvolutionEmitter(Emitter):
-    """Emits the tile of a convolution, and then the operators that use it."""
+    """Emits the tile of a convolution, and then the operators that use it. `bounded`: every tap is written as a
+    remainder."""
+
+    bounded = False
 
     def __init__(self, group: Group, layout: Layout, tile: ConvolutionTile) -> None:
         if not tile.pixels:
@@ -66,6 +69,10 @@ class ConvolutionEmitter(Emitter):
         for param in self.layout.writes:
             self.store(param)
         return self.out.lines
+
+    def requires(self) -> tuple[str, ...]:
+        """Return the preconditions of the kernel."""
+        return ()
 
     # ------------------------------------------------------------------------ places
 
@@ -213,7 +220,7 @@ class ConvolutionEmitter(Emitter):
             turn = "0"
             if d.turns > 1:
                 turn = f"step // {below}" if below > 1 else "step"
-                turn = f"{turn} % {d.turns}" if prod(turns[: d.number]) > 1 else turn
+                turn = f"{turn} % {d.turns}" if self.bounded or prod(turns[: d.number]) > 1 else turn
                 below *= d.turns
                 self.out.add(f"turn{d.number} = {turn}")
                 turn = f"turn{d.number}"

@@ -1,11 +1,13 @@
 """The decomposition of convolutions: laid out, and rewritten, for kernels that read images by boxes.
 
-    stride 1                 →  an image with its border, channels last; filters by taps first
-    stride 1, transposed     →  the same with filters turned around
-    transposed with strides  →  a convolution without strides, whose filters are those of all phases, and their results
-                                in turns
-    other strides, or few channels
-                             →  taps along the last dimension joined with the channels, as windows that overlap
+any strides              →  channels last, filters by taps first
+stride 1, transposed     →  the same with filters turned around
+one image, or a border that the copy engine does not have
+                         →  an image with its border
+transposed with strides  →  a convolution without strides, whose filters are those of all phases, and their results
+                            in turns
+other strides, or few channels
+                         →  taps along the last dimension joined with the channels, as windows that overlap
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from typing import Any
 
 import torch
 
+from argus.graph.columns import has_columns
 from argus.graph.convolution_tiles import FEW_CHANNELS, LEAST_CHANNELS, LEAST_FILTERS, row_width
 from argus.graph.precise import HIGH, LOW, split
 from argus.graph.turns import in_turns
@@ -51,10 +54,21 @@ def convolution(x: Any, weight: Any, bias: Any, *rest: Any) -> Any:
     if groups == 1 and not transposed:
         if _overlaps(x):
             return NotImplemented
+        if _reads_columns(x, weight, stride, padding, dilation):
+            places = [*range(2, x.dim())]
+            packed, last = _laid_out(weight, [*places, 0, 1]), _laid_out(x, [0, *places, 1])
+            if packed is weight and last is x:
+                return NotImplemented
+            return _as_before(aten.convolution.default(last, packed, bias, *rest), x)
         if any(t == 1 and s > 1 for t, s in zip(taps, stride, strict=True)):
             return _without_idle_strides(x, weight, bias, stride, padding, dilation)
         if _joins(x, weight, stride, padding, dilation):
             return _as_before(_by_joined_taps(x, weight, bias, stride, padding, dilation), x)
+    if groups == 1 and transposed and not any(further):
+        borders = [d * (t - 1) - p for d, t, p in zip(dilation, taps, padding, strict=True)]
+        if min(borders) >= 0 and _reads_columns(x, weight.transpose(0, 1), stride, borders, dilation):
+            flipped = weight.flip([*range(2, x.dim())]).transpose(0, 1)
+            return aten.convolution.default(x, flipped, bias, stride, borders, dilation, False, further, 1)
     if groups == 1 and {*stride} == {1} and _boxes(x, channels) and filters * prod(taps) >= _WORTH:
         return _moved(x, weight, bias, padding, dilation, transposed, further)
     return _packed(x, weight, bias, channels, filters, stride, padding, dilation, transposed, further, groups)
@@ -78,6 +92,17 @@ def _packed(x: Any, weight: Any, bias: Any, channels: int, filters: int, *rest: 
     if packed is weight and last is x:
         return NotImplemented
     return _as_before(aten.convolution.default(last, packed, bias, *rest), x)
+
+
+def _reads_columns(x: Any, weight: Any, stride: Any, padding: Any, dilation: Any) -> bool:
+    """Return True if the copy engine is to read the pixels in the order of windows that have strides or a border."""
+    taps, wide = weight.shape[2:], x.dtype == torch.float32
+    if x.shape[0] == 1 or not _boxes(x, x.shape[1]) or (wide and not torch.backends.cudnn.allow_tf32):
+        return False
+    if {*stride} == {1} and not any(padding):
+        return False
+    worth = x.stride(1) == 1 or weight.shape[0] * prod(taps) / prod(stride) >= _WORTH
+    return bool(worth and has_columns(x.shape[2:], taps, stride, padding, dilation))
 
 
 def _boxes(x: Any, channels: int) -> bool:

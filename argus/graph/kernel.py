@@ -7,8 +7,9 @@ from typing import Any
 
 import torch
 
-from argus.graph import capture, direct, flat, rows, taps
+from argus.graph import capture, columns, direct, flat, rows, taps
 from argus.graph.capture import inputs, meta_of
+from argus.graph.columns import PixelEmitter, is_by_pixels
 from argus.graph.convolutions import ConvolutionEmitter, tile_of
 from argus.graph.depthwise import DepthwiseEmitter, is_depthwise
 from argus.graph.direct import DirectEmitter, is_direct
@@ -108,7 +109,7 @@ def statements(group: Group, found: Layout, target: str) -> tuple[list[str], dic
         conv = convolution.conv
         constants = {"HEIGHT": conv.filters} if conv.rows is not None else {}
         constants |= {"WIDTH": conv.width} | ({"DEPTH": conv.k} if conv.mma else {})
-        return convolution.body(), constants, conv.warps, ()
+        return convolution.body(), constants, conv.warps, convolution.requires()
     scans = any(name_of(n.target) in SCANS for n in group.nodes)
     chosen = tile(found, scans, follows(group, found))
     return Emitter(group, found, chosen).body(), _sides(chosen), chosen.warps, _requires(chosen)
@@ -120,6 +121,8 @@ def _sides(chosen: Tile) -> dict[str, int]:
 
 def _convolution(group: Group, found: Layout, target: str, bits: int) -> ConvolutionEmitter:
     """Return the method by which a convolution is computed."""
+    if is_by_pixels(group, bits):
+        return PixelEmitter(group, found, columns.tile_of(group, found, target, bits))
     if is_flat(group, bits):
         return FlatEmitter(group, found, flat.tile_of(group, found, target, bits))
     if is_by_rows(group, bits):

@@ -55,6 +55,8 @@ typedef struct {
     int (*LaunchKernelEx)(const launch_config *, void *, void **, void **);
     int (*TensorMapEncodeTiled)(void *, int, unsigned, void *, const uint64_t *, const uint64_t *, const unsigned *,
                                 const unsigned *, int, int, int, int);
+    int (*TensorMapEncodeIm2col)(void *, int, unsigned, void *, const uint64_t *, const uint64_t *, const int *,
+                                 const int *, unsigned, unsigned, const unsigned *, int, int, int, int);
     int (*MaxActiveBlocks)(int *, void *, int, size_t);
     int (*MaxActiveClusters)(int *, void *, const launch_config *);
     int (*MemAlloc)(uint64_t *, size_t);
@@ -362,8 +364,9 @@ DLTensor argus_as_tensor(const argus_call *call, const argus_view *view, int cod
 typedef struct {
     uint64_t base;
     int64_t strides[5];
-    int extents[5], box[5], rank, item, swizzle;
-    unsigned char unused[28];
+    int extents[5], box[5], rank, item, swizzle, counts[3];
+    short lower[3], steps[3];
+    unsigned char unused[4];
 } host_map;
 
 static int encode(argus_call *call, loaded *kernel, const argus_map *map, char *place)
@@ -382,11 +385,17 @@ static int encode(argus_call *call, loaded *kernel, const argus_map *map, char *
             made.extents[i] = (int)view->shape[axis];
             made.box[i] = map->box[axis];
         }
+        for (int i = 0; map->counts[0] && i < rank - 2; i++) {
+            const int place = rank - 3 - i;
+            made.counts[i] = map->counts[place];
+            made.lower[i] = (short)map->lower[place], made.steps[i] = (short)map->strides[place];
+        }
         memcpy(place, &made, MAP_BYTES);
         return ARGUS_OK;
     }
     uint64_t extents[5], strides[5];
-    unsigned box[5], ones[5];
+    unsigned box[5], steps[5];
+    int lower[3], upper[3];
     for (int i = 0; i < rank; i++) {
         const int axis = rank - 1 - i;
         const int64_t stride = view->strides[axis] * map->item;
@@ -394,9 +403,10 @@ static int encode(argus_call *call, loaded *kernel, const argus_map *map, char *
             return argus_fail(call, ARGUS_ARGUMENT,
                               "tensor-map-refused: a stride is %lld bytes; the copy engine takes multiples of 16 below 2**40",
                               (long long)stride);
-        extents[i] = none ? 1 : (uint64_t)view->shape[axis];
-        if (i > 0) strides[i - 1] = none ? 16 : (uint64_t)stride;
-        box[i] = (unsigned)map->box[axis], ones[i] = 1;
+        const int place = map->counts[0] && 0 < i && i < rank - 1;
+        extents[i] = none && !place ? 1 : (uint64_t)view->shape[axis];
+        if (i > 0) strides[i - 1] = !none ? (uint64_t)stride : map->counts[0] ? 0 : 16;
+        box[i] = (unsigned)map->box[axis], steps[i] = 1;
     }
     void *address = view->data;
     if (none) {  // the driver describes no empty tensor: zeros of our own stand for it
@@ -409,8 +419,16 @@ static int encode(argus_call *call, loaded *kernel, const argus_map *map, char *
         address = (void *)(uintptr_t)kernel->zeros;
     }
     const int swizzle = map->swizzle_bytes == 128 ? 3 : map->swizzle_bytes == 64 ? 2 : map->swizzle_bytes == 32 ? 1 : 0;
-    const int status = p->cuda.TensorMapEncodeTiled(place, map->arithmetic, (unsigned)rank, address, extents, strides, box,
-                                                    ones, 0, swizzle, 2, 0);
+    for (int i = 0; map->counts[0] && i < rank - 2; i++) {
+        const int axis = rank - 3 - i;
+        steps[i + 1] = (unsigned)map->strides[axis], lower[i] = map->lower[axis];
+        upper[i] = lower[i] + (map->counts[axis] - 1) * map->strides[axis] + 1 - (int)view->shape[axis + 1];
+    }
+    const int status =
+        map->counts[0] ? p->cuda.TensorMapEncodeIm2col(place, map->arithmetic, (unsigned)rank, address, extents, strides,
+                                                       lower, upper, box[0], box[rank - 1], steps, 0, swizzle, 2, 0)
+                       : p->cuda.TensorMapEncodeTiled(place, map->arithmetic, (unsigned)rank, address, extents, strides,
+                                                      box, steps, 0, swizzle, 2, 0);
     return cuda_failed(call, status, "describe a tensor to the copy engine");
 }
 
@@ -543,6 +561,7 @@ static int open_driver(argus_call *call)
     SYMBOL(FuncGetAttribute, "cuFuncGetAttribute");
     SYMBOL(LaunchKernelEx, "cuLaunchKernelEx");
     SYMBOL(TensorMapEncodeTiled, "cuTensorMapEncodeTiled");
+    SYMBOL(TensorMapEncodeIm2col, "cuTensorMapEncodeIm2col");
     SYMBOL(MaxActiveBlocks, "cuOccupancyMaxActiveBlocksPerMultiprocessor");
     SYMBOL(MaxActiveClusters, "cuOccupancyMaxActiveClusters");
     SYMBOL(MemAlloc, "cuMemAlloc_v2");

@@ -50,6 +50,7 @@ typedef struct {
     const argus_view *view;
     int item, arithmetic;  // bytes of an element; CUtensorMapDataType
     int box[5], swizzle_bytes;
+    int counts[3], strides[3], lower[3];  // places of windows, for columns of pixels; counts of 0 for boxes
 } argus_map;
 
 int argus_open(const char *folder, const argus_table *table, int device, argus_package **package, char *message,

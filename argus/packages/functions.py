@@ -137,7 +137,9 @@ def _maps(signature: Signature) -> list[str]:
         dtype = DTYPES[next(t.dtype for t in signature.tensors if t.name == m.tensor)]
         box = ", ".join(map(str, m.box))
         code = ARITHMETIC.get(dtype.name, BYTES)
-        made.append(f"{{{m.tensor}_, {dtype.bytes}, {code}, {{{box}}}, {m.swizzle_bytes}}}")
+        places = () if m.pixels is None else (m.pixels.counts, m.pixels.strides, m.pixels.lower)
+        pixels = "".join(f", {{{', '.join(map(str, numbers))}}}" for numbers in places or ((0,),) * 3)
+        made.append(f"{{{m.tensor}_, {dtype.bytes}, {code}, {{{box}}}, {m.swizzle_bytes}{pixels}}}")
     return [f"const argus_map maps[] = {{{', '.join(made)}}};"]
 
 

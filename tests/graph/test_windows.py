@@ -12,6 +12,7 @@ torch = pytest.importorskip("torch")
 
 from argus.graph.backend import Backend, Survey  # noqa: E402
 from argus.graph.convolution_tiles import _fewest_turns  # noqa: E402
+from argus.graph.columns import has_columns  # noqa: E402
 from argus.graph.prove import ProofRequest  # noqa: E402
 from argus.runtime.executable import CachedSource  # noqa: E402
 from tests.graph.compiled import compiled, left, same, taken  # noqa: E402
@@ -118,12 +119,8 @@ def test_implicit_product(make: Callable[[], Any], channels: int) -> None:
 
 
 FLAT: dict[str, tuple[Callable[[], Any], tuple[int, ...]]] = {
-    "border": (lambda: nn.Conv2d(64, 24, (3, 5), padding=1), (2, 64, 9, 10)),
     "dilated": (lambda: nn.Conv2d(64, 24, 3, dilation=2), (1, 64, 11, 12)),
-    "lines": (lambda: nn.Conv1d(64, 24, 7, padding=3), (2, 64, 20)),
     "volumes": (lambda: nn.Conv3d(64, 16, (2, 3, 3), padding=(1, 1, 0)), (1, 64, 2, 12, 13)),
-    "part of a row of channels": (lambda: nn.Conv2d(40, 24, 3, padding=1), (2, 40, 6, 7)),
-    "transposed": (lambda: nn.ConvTranspose2d(64, 24, 3, padding=1, dilation=2), (2, 64, 6, 7)),
     "transposed, grown": (lambda: nn.ConvTranspose1d(64, 24, 7, padding=2, dilation=2, output_padding=1), (2, 64, 9)),
 }
 
@@ -169,6 +166,34 @@ def test_convolutions_between_images_with_channels_last(make: Callable[[], Any])
 def test_few_places_have_small_tiles(places: int, tile: tuple[int, int]) -> None:
     """One image of 512 filters, which large tiles would spread over few multiprocessors."""
     assert _fewest_turns(512, places, ()) == tile
+
+
+COLUMNS: dict[str, tuple[Callable[[], Any], tuple[int, ...]]] = {
+    "border": (lambda: nn.Conv2d(64, 24, (3, 5), padding=1), (2, 64, 9, 10)),
+    "lines": (lambda: nn.Conv1d(64, 24, 7, stride=2, padding=3), (2, 64, 20)),
+    "volumes": (lambda: nn.Conv3d(64, 16, (2, 3, 3), stride=(1, 2, 1), padding=(1, 1, 0)), (2, 64, 3, 5, 6)),
+    "part of a row of channels": (lambda: nn.Conv2d(40, 24, 3, stride=2), (2, 40, 6, 9)),
+    "transposed": (lambda: nn.ConvTranspose2d(64, 24, 3, padding=1, dilation=2), (2, 64, 6, 7)),
+}
+
+
+@pytest.mark.parametrize("case", COLUMNS)
+def test_convolution_with_strides_or_a_border_reads_pixels_in_the_order_of_windows(case: str) -> None:
+    torch.manual_seed(1)
+    make, shape = COLUMNS[case]
+    report = same(nn.Sequential(make(), nn.ReLU()).bfloat16(), torch.randn(shape).bfloat16(), tolerance=3e-2)
+    assert {row["verdict"] for row in report.rows} == {"proved"}
+    path = next(row["path"] for row in report.rows if row["kernel"].startswith("convolution"))
+    with open(path, encoding="utf-8") as file:
+        assert "pixel = run * WIDTH" in file.read()
+
+
+def test_windows_beyond_the_limits_of_the_copy_engine_are_no_columns() -> None:
+    assert has_columns((9, 10), (3, 5), (1, 1), (1, 1), (1, 1))
+    assert not has_columns((300, 10), (3, 300), (1, 1), (0, 150), (1, 1))  # corners beyond 128
+    assert not has_columns((40, 9), (3, 3), (9, 1), (1, 1), (1, 1))
+    assert not has_columns((3, 9), (3, 3), (1, 1), (0, 0), (1, 1))  # one place
+    assert not has_columns((5, 5, 5, 5), (1,) * 4, (2,) * 4, (0,) * 4, (1,) * 4)
 
 
 PHASES: dict[str, tuple[Callable[[], Any], tuple[int, ...]]] = {

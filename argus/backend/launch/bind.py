@@ -48,7 +48,7 @@ class Described:
     strides_bytes: tuple[int, ...]
     box: tuple[int, ...]
     swizzle_bytes: int
-    pixels: Pixels | None
+    pixels: Pixels | None = None
 
 
 @dataclass(frozen=True, slots=True)

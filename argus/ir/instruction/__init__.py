@@ -50,6 +50,7 @@ STEPS: dict[str, StepRow] = {r.name: r for r in AMD if isinstance(r, StepRow)}
 """Waits and hints of AMD's waves, by name."""
 
 __all__ = [
-    "BARRIERS", "BULK_LOADS", "BULK_STORES", "INSTRUCTIONS", "LOAD", "LOAD_PIXELS", "MMA", "MULTICASTS", "REDUCES", "STEPS", "WGMMA",
-    "BarrierRow", "CopyRow", "Ends", "Law", "Mechanism", "MmaRow", "Order", "ReduceRow", "Row", "StepRow", "WgmmaRow",
+    "BARRIERS", "BULK_LOADS", "BULK_STORES", "INSTRUCTIONS", "LOAD", "LOAD_PIXELS", "MMA", "MULTICASTS", "REDUCES",
+    "STEPS", "WGMMA", "BarrierRow", "CopyRow", "Ends", "Law", "Mechanism", "MmaRow", "Order", "ReduceRow", "Row",
+    "StepRow", "WgmmaRow",
 ]  # fmt: skip
