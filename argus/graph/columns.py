@@ -11,14 +11,13 @@ Images have their channels last. They are neither copied with a border nor, on s
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from math import prod
 
 from argus.graph.capture import inputs, meta_of
-from argus.graph.convolution_tiles import ConvolutionTile, flat_tile
+from argus.graph.convolution_tiles import ConvolutionTile, column_tile
 from argus.graph.convolutions import ConvolutionEmitter
 from argus.graph.group import Group
-from argus.graph.layout import Axis, Layout
+from argus.graph.layout import PLACE, REDUCED, Axis, Layout
 from argus.graph.space import Mismatch
 from argus.graph.spatial import Spatial, by_matrices, spatials
 from argus.graph.window import window_of
@@ -64,15 +63,11 @@ def tile_of(group: Group, layout: Layout, target: str, bits: int) -> Convolution
     """Choose the tile of a convolution that is read by columns of pixels."""
     dims = spatials(group, layout)
     shown = tuple(d.result for d in dims if d.result is not None)
-    tile = flat_tile(layout, shown, target, bits)
     x = next(p for p in layout.reads if p.use == "x")
-    images = [a for a in tile.grid if a in x.axes]
-    if len(images) != 1 or len(shown) != len(dims) or len(tile.grid) != 1:
+    images = [a for a in x.axes if a.kind not in (REDUCED, PLACE) and all(a is not d.image for d in dims)]
+    if len(images) != 1 or len(shown) != len(dims):
         raise Mismatch("images along several axes, or one place along an axis")
-    pixels = tuple((axis, tile.width) for axis in (*images, *shown))  # all indices differ within a tile
-    # Results are stored through shared memory, which must have room for them.
-    stages = 3 if tile.filters * tile.width > 1 << 14 else tile.stages
-    return replace(tile, pixels=pixels, grid=(), stages=stages, flat=False)
+    return column_tile(layout, images[0], shown, prod(a.extent for a in shown), target, bits)
 
 
 class PixelEmitter(ConvolutionEmitter):

@@ -63,6 +63,35 @@ def flat_tile(layout: Layout, spatial: tuple[Axis, ...], places: int, target: st
     return ConvolutionTile(rows, pixels, grid, filters, width, 1024 // bits, stages, True, warps, producers, True, last)
 
 
+def column_tile(
+    layout: Layout, images: Axis, spatial: tuple[Axis, ...], places: int, target: str, bits: int
+) -> ConvolutionTile:
+    """Return the tile of a convolution whose image is read by columns of pixels, of which each of the `images` has
+    `places`. Results are stored through shared memory, which must have room for them."""
+    rows = _filters(layout)
+    if rows is None:
+        raise Mismatch("no axis of filters")
+    pixels = tuple((axis, places) for axis in (images, *spatial))  # all indices differ within a tile
+    if _beside(layout, rows, pixels):
+        raise Mismatch("images along several axes")
+    all_places = places * (images.extent if isinstance(images.extent, int) else _MANY)
+    filters, width = _fewest_turns(rows.extent, all_places, ())
+    last, item = _stored_last(layout, rows), bits // 8
+    if filters * width * item > _MOST_RESULTS:
+        width = _MOST_RESULTS // (filters * item)
+    room = H200.block_shared_bytes - filters * width * item - _BARRIERS
+    stages, warps, producers = min(4, room // (128 * (filters + width))), min((width if last else filters) // 16, 8), 4
+    if target != "sm_90a":
+        filters, width, stages, warps, producers = 32, 32, 3, 4, 0
+    return ConvolutionTile(rows, pixels, (), filters, width, 1024 // bits, stages, True, warps, producers, False, last)
+
+
+_MOST_RESULTS = 1 << 16
+"""Bytes of a tile's results in shared memory, beside which there is room for three stages of factors."""
+_BARRIERS = 1024
+"""Bytes that mbarriers may take."""
+
+
 def _fewest_turns(filters: int, places: int, grid: tuple[Axis, ...]) -> tuple[int, int]:
     """Return the filters and the places of a tile such that the multiprocessors take the fewest turns, each as long as
     the tile is large. Small tiles read their factors for fewer products."""
