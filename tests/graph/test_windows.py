@@ -11,8 +11,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from argus.graph.backend import Backend, Survey  # noqa: E402
-from argus.graph.convolution_tiles import _fewest_turns  # noqa: E402
 from argus.graph.columns import has_columns  # noqa: E402
+from argus.graph.convolution_tiles import _fewest_turns  # noqa: E402
 from argus.graph.prove import ProofRequest  # noqa: E402
 from argus.runtime.executable import CachedSource  # noqa: E402
 from tests.graph.compiled import compiled, left, same, taken  # noqa: E402
