@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks import gemm, measure
+from benchmarks import gemm, measure, operations
 from benchmarks.table import Results
 
 Arguments = argparse.Namespace
@@ -95,10 +95,10 @@ def _ways(a: Arguments) -> Results:
     return ways.run(a.calls)
 
 
-def _first(_: Arguments) -> Results:
+def _first(a: Arguments) -> Results:
     from benchmarks import first
 
-    return first.run()
+    return first.run(a.only or (), a.runs)
 
 
 def _tiles(a: Arguments) -> Results:
@@ -258,7 +258,9 @@ COMMANDS = (
         _option("--calls", "launches in one measurement", int, default=200))),
     Command("ways", "a call made directly, by its operator, compiled and in a CUDA graph, beside peers", _ways, (
         _option("--calls", "calls in one measurement", int, default=100),)),
-    Command("first", "from the start of Python to a first result, with warm and cold caches, beside peers", _first),
+    Command("first", "from the start of Python to a first result, with warm and cold caches, beside peers", _first, (
+        _repeated("--only", "this operation only; can be repeated", "NAME", choices=operations.OPERATIONS),
+        _option("--runs", "processes of each kind", int, default=3))),
     Command("cold", "from the start of Python to a launchable matrix product, nothing cached", _cold, (_TARGET,)),
     Command("gemm", "matrix products beside cuBLAS and cuBLASLt, with errors", _gemm, (
         *_DRAWN[1:], _batches(20, "each product"),

@@ -11,32 +11,32 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from statistics import median
 from time import perf_counter
 
 from benchmarks.operations import OPERATIONS
 from benchmarks.table import Cell, Results
 
-_RUNS = 3
 SIDES = ("torch alone", "PyTorch", "torch.compile", "Triton", "argus")
 _CACHED = SIDES[2:]
 
 
-def run() -> Results:
-    """Rows "operation", "side", "warm ms", "cold ms". Needs a GPU."""
+def run(wanted: Sequence[str], runs: int) -> Results:
+    """Rows "operation", "side", "warm ms", "cold ms", medians of `runs` processes. Needs a GPU."""
     from benchmarks import measure
 
     measure.needs_gpu("first")
     rows: list[dict[str, Cell]] = []
     with tempfile.TemporaryDirectory() as folder:
-        for operation in OPERATIONS:
+        for operation in wanted or OPERATIONS:
             for side in SIDES:
                 _run(side, operation, folder)  # fills the caches, and writes bytecode
-                warm = median(_run(side, operation, folder) for _ in range(_RUNS))
-                cold = median(_cold(side, operation) for _ in range(_RUNS)) if side in _CACHED else None
+                warm = median(_run(side, operation, folder) for _ in range(runs))
+                cold = median(_cold(side, operation) for _ in range(runs)) if side in _CACHED else None
                 rows.append({"operation": operation, "side": side, "warm ms": warm, "cold ms": cold})
                 print(rows[-1], file=sys.stderr, flush=True)
-    notes = (f"medians of {_RUNS} runs, each a process of its own, from its start to the synchronised result",)
+    notes = (f"medians of {runs} runs, each a process of its own, from its start to the synchronised result",)
     return Results("From Python to the first result", rows, notes)
 
 
