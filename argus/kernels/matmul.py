@@ -16,6 +16,7 @@ from argus.kernels.product_tile import ProductShape, Tile, read_once, rows_toget
 from argus.kernels.reduce import reduce
 from argus.runtime.function import Function, Operator
 from argus.runtime.jit_kernel import JitKernel
+from argus.runtime.shared import Shared
 from argus.runtime.work import Call, Work
 from argus.torch.gradient import attach
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     import torch
 
 
-class Matmul:
+class Matmul(Shared):
     """`matmul(a, b)`: see `__call__`. Keeps what it prepared, by shapes, strides, dtypes, alignments and device.
 
     `choose` gives the tile for a problem, `combine` adds up the parts that some tiles leave. With a `name`, it is the
@@ -38,11 +39,16 @@ class Matmul:
         name: str | None = None,
     ) -> None:
         self._kernel, self._choose, self._combine = kernel, choose, combine
+        self._module = "argus.kernels" if name is not None else choose.__module__
         self._ones: dict[Any, Any] = {}
         self.product = Function(self._work, None if name is None else _operator(name))
         self.product_into = Function(self._work, None if name is None else _operator_into(name))
         if name is not None:
             attach(self.product, self._backward, _save)
+
+    def module(self) -> str:
+        """Return the module of the library's product, or for other products that of `choose`."""
+        return self._module
 
     def __call__(
         self,

@@ -18,6 +18,7 @@ from argus.diagnostic import LaunchError
 from argus.numbered import number, numbered
 from argus.runtime.executable import SCALAR, TENSOR
 from argus.runtime.reader import UNREADABLE, Cold, Prepared, Site
+from argus.runtime.shared import Shared
 from argus.runtime.work import Work, plain, recipe_of, stand_in
 
 _MOST = 4096
@@ -107,7 +108,7 @@ class Memory:
         return found
 
 
-class Function:
+class Function(Shared):
     """A function of tensors and numbers. `function(tensors, numbers, way)` returns a tensor or a tuple of tensors.
 
     `work(tensors, numbers, *way)` describes a call, and raises the errors of its arguments. Numbers are passed to the
@@ -116,7 +117,8 @@ class Function:
 
     With an `operator`, the function is also `torch.ops.argus.<name>`. Calls that PyTorch must handle (gradients,
     `torch.compile`, fake tensors, `vmap`, dispatch modes) use the operator automatically; other calls launch directly.
-    `gradient` is set by `argus.torch.gradient.attach`.
+    `gradient` is set by `argus.torch.gradient.attach`. Copies of a module share its functions. A pickle names a
+    function by the variable of the module in which `work` is defined.
     """
 
     def __init__(self, work: Callable[..., Work], operator: Operator | None = None) -> None:
@@ -126,6 +128,10 @@ class Function:
         self._direct, self._below = Memory(), Memory()
         self._sites = self._direct.sites
         self.number = number(self)
+
+    def module(self) -> str:
+        """Return the name of the module in which `work` is defined."""
+        return getattr(self._work, "__module__", type(self._work).__module__)
 
     def __call__(self, tensors: tuple[Any, ...], numbers: tuple[Number, ...] = (), way: tuple[Any, ...] = ()) -> Any:
         """Return the results. Raises the errors of `work` and of the kernels' calls."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import io
 import pickle
 import subprocess
 import sys
@@ -12,8 +13,9 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from argus import kernels  # noqa: E402
 from argus.diagnostic import LaunchError  # noqa: E402
-from argus.runtime import from_text  # noqa: E402
+from argus.runtime import Call, Function, Work, from_text  # noqa: E402
 from tests.torch.kernels import affine, double  # noqa: E402
 
 
@@ -70,12 +72,21 @@ def test_the_first_call_may_be_a_traced_one(tmp_path: Any, monkeypatch: pytest.M
     assert done.returncode == 0, done.stderr
 
 
+def _work(tensors: Any, _numbers: Any) -> Work:
+    out = torch.empty_like(tensors[0])
+    return Work((Call(double, (tensors[0], out)),), (out,))
+
+
+doubled = Function(_work)
+
+
 class Doubling(torch.nn.Module):
-    """A module that holds a kernel."""
+    """A module that holds a kernel, a function of its own and one of the library."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.kernel = double
+        self.kernel, self.function, self.product = double, doubled, kernels.matmul
+        self.weight = torch.nn.Parameter(torch.ones(300))
 
     def forward(self, x: Any) -> Any:
         """`2 x`."""
@@ -84,11 +95,34 @@ class Doubling(torch.nn.Module):
         return out
 
 
-def test_modules_with_kernels_are_copied_and_pickled() -> None:
+def saved(module: Any) -> Any:
+    """Return the module that `torch.save` wrote, after reading it back."""
+    file = io.BytesIO()
+    torch.save(module, file)
+    file.seek(0)
+    return torch.load(file, weights_only=False)
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m)), saved])
+def test_modules_with_kernels_are_copied_and_pickled(copied: Any) -> None:
     module, x = Doubling(), torch.rand(300)
-    module(x)
-    for other in (copy.deepcopy(module), copy.copy(module), pickle.loads(pickle.dumps(module))):
-        assert other.kernel.__name__ == "double" and torch.equal(other(x), 2 * x)
+    module(x), module.function((x,))
+    other = copied(module)
+    assert other.kernel.__name__ == "double" and torch.equal(other(x), 2 * x)
+    assert torch.equal(other.function((x,)), 2 * x)
+    assert other.function is doubled and other.product is kernels.matmul  # a copy would be another operator
+
+
+def test_a_function_without_a_name_is_not_pickled() -> None:
+    with pytest.raises(pickle.PicklingError, match="no variable of the module"):
+        pickle.dumps(Function(lambda tensors, _: _work(tensors, _)))
+
+
+def test_modules_with_kernels_are_exported() -> None:
+    file, x = io.BytesIO(), torch.rand(300)
+    torch.export.save(torch.export.export(Doubling(), (x,)), file)
+    file.seek(0)
+    assert torch.equal(torch.export.load(file).module()(x), 2 * x)
 
 
 def test_a_pickle_holds_the_text_and_runs_none_of_it() -> None:
