@@ -23,7 +23,8 @@ class Report:
 
     `accepted` are the codes of unknown findings about values that its author accepted (`argus.verify.release`), and
     `runs` counts the simulator's runs without an error. `opinions` are the other engine's answers for each kind of
-    question, if a second opinion was requested.
+    question, if a second opinion was requested. `steps` is the work that the answer took (`argus.work`); it is the same
+    on every machine.
     """
 
     kernel: str
@@ -35,6 +36,7 @@ class Report:
     accepted: tuple[str, ...] = ()
     runs: int = 0
     opinions: tuple[Opinion, ...] = ()
+    steps: int = 0
 
     def _repr_html_(self) -> str:
         """Return verdict, assumptions and findings as a notebook shows them."""

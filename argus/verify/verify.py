@@ -94,7 +94,9 @@ def _verify(kernel: Kernel, limit_s: float, exact: bool) -> Report:
     run = _Run(kernel, limit_s, exact)
     kernel = unite(without_promises(kernel))
     findings = run.findings()
+    spent = Work.of_seconds(limit_s).left - run.whole.left
     work, most = run.rest(), max(Work.of_seconds(limit_s / TRIED).left, REPLAY)
+    spent += work.left
     findings = [two_calls.refuted(kernel, f, work) if f.code == "invariance-unknown" else f for f in findings]
     refused = [f for f in findings if f.property == "machine" and f.verdict is Verdict.REFUTED and f.place is None]
     refused = [f for f in refused if documented(run.launched, f)]
@@ -117,7 +119,8 @@ def _verify(kernel: Kernel, limit_s: float, exact: bool) -> Report:
     run.timings.append(Timing("witness", "simulator", time.monotonic() - started))
     seconds = time.monotonic() - run.started
     assumptions = tuple(f"{print_expr(p.cond)} ({p.reason})" for p in kernel.preconditions if isinstance(p, Assume))
-    return Report(kernel.name, verdict_of(found), found, assumptions, seconds, tuple(run.timings))
+    steps = spent - work.left
+    return Report(kernel.name, verdict_of(found), found, assumptions, seconds, tuple(run.timings), steps=steps)
 
 
 class _Run:
