@@ -26,6 +26,7 @@ _BLOCKS: dict[str, object] = {
 _GRADIENTS: dict[str, object] = {"BLOCK": 64, "STEP": 16, "STAGES": 1}
 
 CONSTANTS: dict[str, dict[str, object]] = {
+    "chunk_updates": {"STAGES": 1},
     "gemm": {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 32, "STAGES": 2, "PRODUCERS": 0},
     "attention_forward": {"BLOCK_M": 128, "BLOCK_N": 32, "STAGES": 2},
     "attention_added": {"BLOCK_M": 64, "BLOCK_N": 32, "STAGES": 2},

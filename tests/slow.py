@@ -64,6 +64,7 @@ SLOW = frozenset({
     "tests/kernels/test_bad_indices.py",
     "tests/kernels/test_blockwise.py",
     "tests/kernels/test_cache_append.py",
+    "tests/kernels/test_delta_rule.py",
     "tests/kernels/test_gemm.py",
     "tests/kernels/test_gemm_hopper.py",
     "tests/kernels/test_hopper_remarks.py",

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import torch
 
 _HALVES = ("bfloat16", "float16")
-_LARGEST = 128  # features of a head
+LARGEST = 128  # features of a head
 
 
 def linear_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, log_decay: torch.Tensor) -> torch.Tensor:
@@ -35,7 +35,7 @@ def linear_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, log_deca
 
 
 def _work(tensors: tuple[torch.Tensor, ...], _numbers: tuple[Number, ...]) -> Work:
-    dtype = _checked(*tensors)
+    dtype = checked_mixer(*tensors)
     q, k, v, log_decay = (t if t.stride(-1) == 1 else t.contiguous() for t in tensors)
     out = v.new_empty(v.shape)
     if not out.numel():
@@ -49,8 +49,8 @@ def _work(tensors: tuple[torch.Tensor, ...], _numbers: tuple[Number, ...]) -> Wo
     level = log_decay.new_empty(batch, heads, tokens + 1)
     states, before = (v.new_empty(batch, heads, count, width, features) for _ in range(2))
     flat = [t.view(batch, heads, count, width * features) for t in (states, before)]
-    blocks = {"D_BLOCK": _power(width), "E_BLOCK": _power(features), "SHARED": heads // q.shape[2]}
-    way = {"DTYPE": dtype, "CHUNK": chunk, **blocks, "num_warps": 8 if blocks["D_BLOCK"] == _LARGEST else 4}
+    blocks = {"D_BLOCK": power(width), "E_BLOCK": power(features), "SHARED": heads // q.shape[2]}
+    way = {"DTYPE": dtype, "CHUNK": chunk, **blocks, "num_warps": 8 if blocks["D_BLOCK"] == LARGEST else 4}
     rows = {"ROWS": 32, "COLUMNS": 32, "DEPTH": 32} if small else {}
     calls = (
         Call(levels, (log_decay, level), {"BLOCK": 64 if small else 1024}),
@@ -61,12 +61,13 @@ def _work(tensors: tuple[torch.Tensor, ...], _numbers: tuple[Number, ...]) -> Wo
     return Work(calls, (out,))
 
 
-def _power(count: int) -> int:
+def power(count: int) -> int:
+    """Return the next power of two, at least 32: the side of a tile with room for `count` features."""
     return max(32, 1 << (count - 1).bit_length())
 
 
-def _checked(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, log_decay: torch.Tensor) -> DType:
-    """Return the dtype. Raises LaunchError."""
+def checked_mixer(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, log_decay: torch.Tensor) -> DType:
+    """Return the dtype of linear attention. Raises LaunchError."""
     for name, x in (("q", q), ("v", v)):
         same_rank(name, x, 4)
     dtype = dtype_of("q", q, _HALVES)
@@ -80,14 +81,14 @@ def _checked(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, log_decay: torch
     if not q.shape[2] or heads % q.shape[2]:
         what = f"{heads} heads of `v` cannot share {q.shape[2]} heads of `q` and `k`"
         raise LaunchError.of("shape-mismatch", what, "pass a multiple of the heads of `q`")
-    if max(width, q.shape[3]) > _LARGEST:
+    if max(width, q.shape[3]) > LARGEST:
         what = f"heads have {width} and {q.shape[3]} features"
-        raise LaunchError.of("shape-mismatch", what, f"this kernel takes at most {_LARGEST}")
+        raise LaunchError.of("shape-mismatch", what, f"this kernel takes at most {LARGEST}")
     return dtype
 
 
 def _fake(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, log_decay: torch.Tensor) -> torch.Tensor:
-    _checked(q, k, v, log_decay)
+    checked_mixer(q, k, v, log_decay)
     return v.new_empty(v.shape)
 
 

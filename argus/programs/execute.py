@@ -19,6 +19,7 @@ from argus.backend.launch.evaluate import Number, evaluate
 from argus.ir.contents import offence, outside, ranges, spaced
 from argus.ir.expr import Expr, LoopVar, Param, rewrite
 from argus.ir.nodes import Arranged, Scalar, Spec, Tensor
+from argus.ir.own_results import names_results
 from argus.ir.visit import walk as statements
 from argus.programs.bound import Bound, bound, exact_bytes, obligations, strides_of, touched
 from argus.programs.held import Held, accumulates, differs
@@ -321,7 +322,8 @@ class _Execution:
         results: dict[str, Array] = {}
         for number, name in enumerate(sorted(writes)):
             spec, old = specs.get(name), held[name].values
-            if spec is None or any(c.output == name for c in kernel.covers):
+            part = any(c.output == name for c in kernel.covers)
+            if spec is None or part or names_results(kernel, spec):
                 results[name] = drawn(seed, number, old)
             elif old.size:
                 mesh = np.ix_(*(np.arange(n) for n in old.shape))

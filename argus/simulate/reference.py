@@ -1,9 +1,8 @@
-"""Evaluate specified terms from the contents of tensors before the kernel: integers exactly, other numbers in float64.
-"""
+"""Evaluate specified terms from the contents of tensors: integers exactly, other numbers in float64."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 from typing_extensions import assert_never
@@ -50,7 +49,7 @@ class Reference:
     """Evaluates terms. Every bound variable becomes an additional array axis at the end.
 
     `disturbed`: each result of arithmetic is changed by a part in 2^40. `watched`: note in `strained` if some results
-    came near the ends of the 64-bit range.
+    came near the ends of the 64-bit range. `stored`: tensors whose elements are those after the kernel.
     """
 
     def __init__(
@@ -59,8 +58,10 @@ class Reference:
         params: Mapping[str, Number],
         disturbed: bool = False,
         watched: bool = False,
+        stored: Collection[str] = (),
     ) -> None:
         self.tensors, self.params, self.disturbed, self.watched = tensors, params, disturbed, watched
+        self.stored = stored
         self.strained = False
 
     def term(self, value: SpecTerm, axes: dict[int, Array]) -> Array:
@@ -131,19 +132,26 @@ class Reference:
                 assert_never(value)
 
     def _element(self, tensor: GlobalTensor, index: list[Array]) -> Array:
-        """Return the initial contents of a tensor. An element that does not exist is NaN in a float tensor, and 0 in
-        others."""
+        """Return the contents of a tensor before the kernel, or after it. An element that does not exist is NaN in a
+        float tensor, and 0 in others."""
+        final = tensor.name in self.stored
         at, inside = np.zeros((), dtype=np.int64), np.ones((), dtype=np.bool_)
         for place, extent in zip(index, tensor.shape, strict=True):
             place = np.asarray(place).astype(np.int64)
             inside = inside & (place >= 0) & (place < extent)
             at = at * extent + place
         if inside.all():
-            values = tensor.contents.initial(at)
+            values = _final(tensor, at) if final else tensor.contents.initial(at)
             return values if tensor.dtype == boolean else values.astype(float if tensor.dtype.is_float else np.int64)
         known = np.full(at.shape, np.nan) if tensor.dtype.is_float else np.zeros(at.shape, dtype=np.int64)
         if tensor.dtype == boolean:
             known = np.zeros(at.shape, dtype=np.bool_)
         if inside.any():
-            known[inside] = tensor.contents.initial(at[inside])
+            known[inside] = _final(tensor, at[inside]) if final else tensor.contents.initial(at[inside])
         return known
+
+
+def _final(tensor: GlobalTensor, index: Array) -> Array:
+    """Return the contents of a tensor after the kernel at row-major indices."""
+    values: Array = tensor.contents.values[tensor.contents.cells(index)]
+    return values

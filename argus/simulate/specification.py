@@ -13,6 +13,7 @@ import numpy as np
 from argus.ir.expr import Coord, Op
 from argus.ir.expr import walk as walk_expr
 from argus.ir.nodes import Accumulate, Fragment, Kernel, Shared, Spec, SpecOp, SpecReduce, SpecSoftmax, SpecTerm
+from argus.ir.own_results import own_results
 from argus.ir.visit import walk
 from argus.simulate.evaluate import Number
 from argus.simulate.launch import scalar
@@ -60,7 +61,7 @@ def check_spec(run: Run, stmt: Spec, complete: bool, widely: Callable[[], tuple[
     index, box, part = _checked_elements(run, stmt, combined is not None)
     if not len(index):
         return
-    whole = Reference(run.tensors, run.params)
+    whole = Reference(run.tensors, run.params, stored=own_results(run.kernel))
     reference = _at(stmt, output.shape, index, whole, part) if box is None else box.values(stmt.value, whole)
     if combined is not None:
         reference = combined(reference, _numbers(output.contents.initial(index)))
@@ -164,7 +165,7 @@ def _explained(
     strained, actual, expected = False, list[Array](), list[Array]()
     for wide, disturbed in zip(runs, (False, True), strict=True):
         output = wide.tensors[stmt.output]
-        reference = Reference(wide.tensors, wide.params, disturbed, watched=True)
+        reference = Reference(wide.tensors, wide.params, disturbed, watched=True, stored=own_results(run.kernel))
         values = _at(stmt, output.shape, index, reference, part)
         if combined is not None:
             values = combined(values, _numbers(output.contents.initial(index)))

@@ -35,7 +35,7 @@ FAMILIES: Mapping[str, tuple[str, ...]] = {
     "products of 8 bits": ("blockwise.py::test_products", "blockwise.py::test_quantized"),
     "products of packed weights": ("packed.py::test_results",),
     "losses": ("cross_entropy.py",),
-    "scans": ("linear_attention.py::test_results",),
+    "scans": ("linear_attention.py::test_results", "delta_rule.py::test_results"),
     "convolutions and angles": ("mixers.py::test_convolutions", "mixers.py::test_rotary"),
     "choices": ("topk.py::test_topk", "topk.py::test_ties_and_special_values"),
 }

@@ -130,6 +130,11 @@ CASES: dict[str, tuple[Callable[..., Any], Make, Make]] = {
         lambda: (random(4, 20), random(4, 20, seed=1)),
         lambda: (random(4, 20), random(3, 20)),
     ),
+    "gated_delta_rule": (
+        kernels.gated_delta_rule,
+        lambda: (*(random(1, 20, 1, 8, dtype="float16"),) * 2, random(1, 20, 2, 8, dtype="float16"), -DECAYS, DECAYS),
+        lambda: (*(random(1, 20, 1, 8, dtype="float16"),) * 2, random(1, 19, 2, 8, dtype="float16"), -DECAYS, DECAYS),
+    ),
     "linear_attention": (
         kernels.linear_attention,
         lambda: (*(random(1, 20, 1, 8, dtype="float16"),) * 2, random(1, 20, 2, 8, dtype="float16"), -DECAYS),
@@ -312,6 +317,7 @@ OPERATORS: dict[str, Make] = {
     "causal_conv1d": lambda: (random(2, 5, 20), random(20, 4), random(20), "silu"),
     "cross_entropy": lambda: (*CASES["cross_entropy"][1](), -100),
     "layernorm": lambda: (*CASES["layernorm"][1](), 1e-5),
+    "gated_delta_rule": CASES["gated_delta_rule"][1],
     "linear_attention": CASES["linear_attention"][1],
     "matmul": lambda: (random(4, 20), random(20, 8), None, None, None, None, None, torch.float32),
     "matmul_out": lambda: (random(4, 20), random(20, 8), *(None,) * 6, random(4, 8)),

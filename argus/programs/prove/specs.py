@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from argus.diagnostic import Verdict
 from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Op, Param, conjuncts, coords, op, rewrite
 from argus.ir.nodes import Spec, SpecOp, SpecReduce, SpecSoftmax, SpecTerm, Tensor
+from argus.ir.own_results import names_results
 from argus.ir.spec_terms import mapped, strip
 from argus.ir.types import boolean
 from argus.ir.visit import walk as statements
@@ -109,6 +110,8 @@ class _Walk:
         added = accumulates(kernel, output)
         if spec is None:
             return Piece(written, None, f"`{kernel.name}` does not specify `{output}`")
+        if names_results(kernel, spec):
+            return Piece(written, None, f"`{kernel.name}` specifies `{output}` by its own results")
         if any(c.output == output for c in kernel.covers) or added is None:
             return Piece(written, None, f"`{kernel.name}` writes a part of `{output}` only")
         if kernel.grid is None:

@@ -11,6 +11,7 @@ from functools import reduce
 from argus.diagnostic import Verdict
 from argus.ir.access import Mode
 from argus.ir.nodes import Copy, Spec
+from argus.ir.own_results import own_results
 from argus.verify.checks.parts import declared
 from argus.verify.checks.parts import variables as variables_of
 from argus.verify.findings import Finding, place_of, unknown
@@ -21,8 +22,9 @@ from argus.verify.model.translator import NonAffine
 from argus.verify.values.accumulated import accumulated
 from argus.verify.values.compare import Comparison
 from argus.verify.values.contributions import Loads
+from argus.verify.values.results import without_order
 from argus.verify.values.scope import Mismatch, Scope
-from argus.verify.values.stated import ROOT, Stated
+from argus.verify.values.stated import ROOT, Place, Stated
 from argus.verify.values.term_builder import TermBuilder
 from argus.verify.values.terms import Term, Via
 from argus.verify.values.zero import Emptiness, dividing, where_zero
@@ -35,7 +37,26 @@ def check(builder: TermBuilder, loads: Loads) -> list[Finding]:
     for site in builder.model.sites:
         if isinstance(site.stmt, Spec):
             findings += _stores(comparison, stated, site.stmt)
-    return findings
+    return findings or _of_itself(builder.model, stated)
+
+
+def _of_itself(model: Model, stated: Stated) -> list[Finding]:
+    """Return a finding if the specifications of outputs that they name are no recurrence."""
+    outputs = own_results(model.kernel)
+    specs = [s.stmt for s in model.sites if isinstance(s.stmt, Spec) and s.stmt.output in outputs]
+    if not specs:
+        return []
+    specified = []
+    for spec in specs:
+        rank = len(spec.names)
+        places = model.points(Place(ROOT, tuple(range(rank))).instance).to_union_set()
+        specified.append((spec, stated.of(spec.value, rank, places.identity())))
+    found = without_order(outputs, specified)
+    if found is None:
+        return []
+    text = f"the specification of an element of '{found}' may need the same element again"
+    help = "name only elements that come earlier, such as `u[s]` with `s < t` in the specification of `u[t]`"
+    return [unknown("spec-unknown", "tags", specs[0].span, text, help)]
 
 
 def _stores(comparison: Comparison, stated: Stated, spec: Spec) -> list[Finding]:

@@ -17,6 +17,7 @@ from argus.verify.values.conditions import decided
 from argus.verify.values.data_flow import DataFlow, writes
 from argus.verify.values.positive import bounds_of, positive_scalars
 from argus.verify.values.ranges import Ranges
+from argus.verify.values.results import Results
 from argus.verify.values.terms import (
     Again,
     Apply,
@@ -58,6 +59,7 @@ class TermBuilder:
         self.positive = positive_scalars(self.model) | positive
         self._ranges = Ranges(self.model)
         self._wrapping = Wrapping(self.model.kernel)
+        self._results = Results(data)
         self._terms: dict[int, Term] = {}
         self._parameters: dict[str, Parameter] = {}
         self._active: set[int] = set()
@@ -258,7 +260,7 @@ class TermBuilder:
                 collected.setdefault(op, []).append((along, self.written(source)))
             else:
                 found = rounded if rounding(source) else plain
-                found.append((along.domain(), Via(along, self.written(source))))
+                found.append((along.domain(), Via(along, self._received(site, source, along))))
                 covered = covered.union(along.domain())
         if isinstance(obj, Tensor):
             rest = cells.map.domain().to_union_set().subtract(covered)
@@ -277,6 +279,19 @@ class TermBuilder:
         started = [(r if _starts(t) else r.intersect(reduced), t) for r, t in plain]
         started = [(r, t) for r, t in started if not r.is_empty()]
         return Cases((*alone, (union_of_sets(r for r, _ in started), Reduce(op, _cases(started), tuple(parts)))))
+
+    def _received(self, reader: Site, source: Site, along: UnionMap) -> Term:
+        """Return the term of what a statement wrote, over its instances: of the elements that hold it in the end, if a
+        specification names these."""
+        held = self._results.held(reader, source)
+        if held is None:
+            return self.written(source)
+        inside, every = held.cells.domain(), along.range()
+        if every.is_subset(inside):
+            return held
+        active = source.index in self._active
+        rest = Opaque("a value that the kernel does not store") if active else self.written(source)
+        return Cases(((inside, held), (every.subtract(inside), rest)))
 
     def _initial(self, site: Site, number: int) -> Term:
         cells = self.model.cells(site, number)
