@@ -42,6 +42,8 @@ def convolution(x: Any, weight: Any, bias: Any, *rest: Any) -> Any:
     transposed, groups = rest[3], rest[5]
     if not all(isinstance(size, int) for size in (*x.shape, *weight.shape)):
         return NotImplemented
+    if not transposed and groups == 1 and _is_one_window(x, weight, stride, padding, dilation):
+        return _of_one_window(x, weight, bias, dilation)
     if transposed and {*stride} != {1}:
         for shared in (False, True):
             found = _by_phases(x, weight, bias, stride, padding, dilation, further, groups, shared)
@@ -72,6 +74,27 @@ def convolution(x: Any, weight: Any, bias: Any, *rest: Any) -> Any:
     if groups == 1 and {*stride} == {1} and _boxes(x, channels) and filters * prod(taps) >= _WORTH:
         return _moved(x, weight, bias, padding, dilation, transposed, further)
     return _packed(x, weight, bias, channels, filters, stride, padding, dilation, transposed, further, groups)
+
+
+def _is_one_window(x: Any, weight: Any, stride: Any, padding: Any, dilation: Any) -> bool:
+    """Return True if the result has one pixel, whose window lies in the image, and if a product of matrices may be
+    computed as a convolution is."""
+    flags = torch.backends
+    if x.dtype == torch.float32 and flags.cuda.matmul.allow_tf32 and not flags.cudnn.allow_tf32:
+        return False
+    if {*padding} != {0} or prod(weight.shape[1:]) < FEW_CHANNELS:
+        return False
+    reach = [d * (t - 1) + 1 for d, t in zip(dilation, weight.shape[2:], strict=True)]
+    return all(r <= n < r + s for n, r, s in zip(x.shape[2:], reach, stride, strict=True))
+
+
+def _of_one_window(x: Any, weight: Any, bias: Any, dilation: Any) -> Any:
+    """Return a convolution with one pixel as a product of matrices, of an image's window by the filters."""
+    for d, (taps, step) in enumerate(zip(weight.shape[2:], dilation, strict=True), 2):
+        x = x.narrow(d, 0, step * (taps - 1) + 1)[(slice(None),) * d + (slice(None, None, step),)]
+    rows, filters = x.flatten(1), weight.flatten(1).t()
+    made = rows.mm(filters) if bias is None else torch.addmm(bias, rows, filters)
+    return made.reshape(*made.shape, *(1 for _ in weight.shape[2:]))
 
 
 def _packed(x: Any, weight: Any, bias: Any, channels: int, filters: int, *rest: Any) -> Any:

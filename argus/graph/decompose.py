@@ -74,6 +74,8 @@ def _sum(x: Any, dims: Any = None, keepdim: bool = False, *, dtype: Any = None) 
 
 def _mean(x: Any, dims: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
     over = dims_of(x, dims)
+    if over and all(x.shape[d] == 1 for d in over) and x.is_floating_point():
+        return x.reshape(kept(x, over, keepdim)).clone().to(dtype or x.dtype)
     found = in_programs(x, over)
     if found is None:
         return NotImplemented

@@ -317,12 +317,28 @@ def test_uneven_windows_are_left() -> None:
     assert "windows of different sizes" in report.rows[0]["reason"]
 
 
-@pytest.mark.parametrize(("pixels", "kernels"), [(1, []), (2, ["convolution"])])
-def test_a_convolution_with_one_pixel_is_left(pixels: int, kernels: list[str]) -> None:
-    report = same(nn.Conv2d(16, 8, 1).bfloat16(), torch.randn(2, 16, 1, pixels).bfloat16(), tolerance=2e-2)
-    assert taken(report) == kernels
-    if pixels == 1:
-        assert left(report) == ["convolution.default"] and "one pixel" in report.rows[0]["reason"]
+@pytest.mark.parametrize(
+    ("make", "shape"),
+    [
+        (lambda: nn.Conv2d(16, 8, 1), (2, 16, 1, 1)),
+        (lambda: nn.Conv2d(4, 8, 3, stride=2, dilation=2), (2, 4, 6, 5)),
+        (lambda: nn.Conv1d(16, 8, 2, bias=False), (3, 16, 2)),
+    ],
+    ids=["one tap", "part of an image", "a line"],
+)
+def test_a_convolution_with_one_pixel_is_a_product(make: Callable[[], Any], shape: tuple[int, ...]) -> None:
+    report = same(make(), torch.randn(shape))
+    assert "convolution" not in "".join(taken(report)) and not left(report)
+
+
+def test_a_convolution_with_one_pixel_and_a_border_is_left() -> None:
+    report = same(nn.Conv2d(16, 8, 3, padding=1).bfloat16(), torch.randn(2, 16, 1, 1).bfloat16(), tolerance=2e-2)
+    (row,) = [row for row in report.rows if row["by"] != "argus"]
+    assert row["kernel"] == "convolution.default" and "one pixel" in row["reason"]
+
+
+def test_the_mean_of_one_pixel_is_the_pixel() -> None:
+    assert not left(same(lambda x: torch.relu(x).mean((2, 3)), torch.randn(2, 16, 1, 1)))
 
 
 def test_places_of_maxima_are_left() -> None:
