@@ -331,10 +331,10 @@ def test_a_convolution_with_one_pixel_is_a_product(make: Callable[[], Any], shap
     assert "convolution" not in "".join(taken(report)) and not left(report)
 
 
-def test_a_convolution_with_one_pixel_and_a_border_is_left() -> None:
-    report = same(nn.Conv2d(16, 8, 3, padding=1).bfloat16(), torch.randn(2, 16, 1, 1).bfloat16(), tolerance=2e-2)
-    (row,) = [row for row in report.rows if row["by"] != "argus"]
-    assert row["kernel"] == "convolution.default" and "one pixel" in row["reason"]
+def test_a_convolution_with_one_pixel_of_few_channels_is_no_product() -> None:
+    """Products may round float32 to TF32, and convolutions of few channels may not."""
+    report = same(nn.Conv2d(4, 8, 1), torch.randn(2, 4, 1, 1))
+    assert "convolution" in taken(report) and not left(report)
 
 
 def test_the_mean_of_one_pixel_is_the_pixel() -> None:
