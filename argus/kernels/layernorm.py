@@ -76,6 +76,15 @@ def normalised(values, live, N, eps):
 
 
 @argus.func
+def store_scaled(out, normal, weight, bias, rows, cols, live):
+    """Store normal * weight + bias in the columns `cols` of the output's rows."""
+    scale = al.load(weight[cols], mask=cols < out.shape[1])
+    shift = al.load(bias[cols], mask=cols < out.shape[1])
+    result = normal * scale.to(al.float32) + shift.to(al.float32)
+    al.store(out[rows[:, None], cols], result.to(out.dtype), mask=live)
+
+
+@argus.func
 def waiting(held, added, part):
     """Return a part of such a row, or of the sum of two such rows."""
     cols = al.arange(held.shape[1])
@@ -142,11 +151,7 @@ def layernorm_rows(
     cols = al.arange(BLOCK)
     live = (rows < M)[:, None] & (cols < N)
     values = al.load(x[rows[:, None], cols], mask=live).to(al.float32)
-    normal = normalised(values, live, N, eps)
-    scale = al.load(weight[cols], mask=cols < N)
-    shift = al.load(bias[cols], mask=cols < N)
-    result = normal * scale.to(al.float32) + shift.to(al.float32)
-    al.store(out[rows[:, None], cols], result.to(DTYPE), mask=live)
+    store_scaled(out, normalised(values, live, N, eps), weight, bias, rows, cols, live)
 
 
 @argus.kernel
@@ -240,11 +245,7 @@ def add_layernorm_rows(
     second = al.load(residual[rows[:, None], cols], mask=live)
     values = first.to(al.float32) + second.to(al.float32)
     al.store(total[rows[:, None], cols], values.to(DTYPE), mask=live)
-    normal = normalised(values, live, N, eps)
-    scale = al.load(weight[cols], mask=cols < N)
-    shift = al.load(bias[cols], mask=cols < N)
-    result = normal * scale.to(al.float32) + shift.to(al.float32)
-    al.store(out[rows[:, None], cols], result.to(DTYPE), mask=live)
+    store_scaled(out, normalised(values, live, N, eps), weight, bias, rows, cols, live)
 
 
 @argus.kernel

@@ -8,19 +8,15 @@ from typing import TYPE_CHECKING, Any
 import argus
 import argus.language as al
 from argus.backend.launch.evaluate import Number
-from argus.ir.types import DType
 from argus.kernels.layernorm import layernorm_function
-from argus.kernels.rows import CHUNK, CHUNK_WARPS, columns, dtype_of, matrix, same_shape, shaped, vector
-from argus.kernels.shares import added, by_columns, by_rows
+from argus.kernels.norm_gradients import NormGradient, checked
 from argus.kernels.steps import group_at, mean, of_share, piece, piece_of, variance
 from argus.runtime.function import Function, Operator
-from argus.runtime.work import Call, Work
+from argus.runtime.work import Work
 from argus.torch.gradient import attach
 
 if TYPE_CHECKING:
     import torch
-
-LONGEST = 8192  # elements of a row that stays in registers, beside its gradient, the weights and a block's sums
 
 
 @argus.func
@@ -197,45 +193,18 @@ def layernorm_backward(
     return dx, parameters[0], parameters[1]
 
 
+_KERNELS = NormGradient(
+    layernorm_backward_rows, layernorm_backward_long_rows, layernorm_backward_columns, saved=2, parameters=2
+)
+
+
 def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...]) -> Work:
-    import torch
-
-    dy, x, weight = tensors
-    dtype, scale = _checked(dy, x, weight)
-    rows = matrix(x)
-    M, N = rows.shape
-    given, weight = matrix(dy), weight.contiguous()
-    dx, parameters = rows.new_empty(rows.shape), weight.new_empty(2, N)
-    types = {"DTYPE": dtype, "WEIGHT": scale}
-    if N <= LONGEST:
-        shape = by_rows(M, N, dtype.bytes, min(vector(rows), vector(given)))
-        shares = torch.empty(2, shape["BLOCKS"], N, dtype=torch.float32, device=x.device)
-        calls: tuple[Call, ...] = (
-            Call(layernorm_backward_rows, (given, rows, weight, dx, *shares, *numbers), {**types, **shape}),
-        )
-    else:
-        shape = by_columns(M)
-        shares = torch.empty(2, shape["BLOCKS"], N, dtype=torch.float32, device=x.device)
-        means, roots = torch.empty(2, M, dtype=torch.float32, device=x.device)
-        pieces = {**types, "BLOCK": CHUNK, "num_warps": CHUNK_WARPS}
-        calls = (
-            Call(layernorm_backward_long_rows, (given, rows, weight, dx, means, roots, *numbers), pieces),
-            Call(layernorm_backward_columns, (given, rows, means, roots, *shares), {"DTYPE": dtype, **shape}),
-        )
-    return Work((*calls, added(shares, parameters)), (shaped(dx, x), parameters))
-
-
-def _checked(dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> tuple[DType, DType]:
-    """Return the dtypes of x and the weight. Raises LaunchError."""
-    dtype, scale = dtype_of("x", x), dtype_of("weight", weight)
-    same_shape("weight", weight, (columns(x),))
-    same_shape("dy", dy, tuple(x.shape))
-    dtype_of("dy", dy, (dtype.name,))
-    return dtype, scale
+    calls, dx, parameters = _KERNELS.calls(tensors, numbers)
+    return Work(calls, (dx, parameters))
 
 
 def _fake(dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, _eps: float) -> tuple[torch.Tensor, torch.Tensor]:
-    _checked(dy, x, weight)
+    checked(dy, x, weight)
     return x.new_empty(x.shape), weight.new_empty(2, *weight.shape)
 
 

@@ -8,19 +8,15 @@ from typing import TYPE_CHECKING, Any
 import argus
 import argus.language as al
 from argus.backend.launch.evaluate import Number
-from argus.ir.types import DType
+from argus.kernels.norm_gradients import NormGradient, checked
 from argus.kernels.rmsnorm import rmsnorm_function
-from argus.kernels.rows import CHUNK, CHUNK_WARPS, columns, dtype_of, matrix, same_shape, shaped, vector
-from argus.kernels.shares import added, by_columns, by_rows
 from argus.kernels.steps import group_at, mean_square, of_share, piece, piece_of
 from argus.runtime.function import Function, Operator
-from argus.runtime.work import Call, Work
+from argus.runtime.work import Work
 from argus.torch.gradient import attach
 
 if TYPE_CHECKING:
     import torch
-
-LONGEST = 8192  # elements of a row that stays in registers, beside its gradient, the weights and a block's sums
 
 
 @argus.func
@@ -165,45 +161,18 @@ def rmsnorm_backward(
     return results
 
 
+_KERNELS = NormGradient(
+    rmsnorm_backward_rows, rmsnorm_backward_long_rows, rmsnorm_backward_columns, saved=1, parameters=1
+)
+
+
 def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...]) -> Work:
-    import torch
-
-    dy, x, weight = tensors
-    dtype, scale = _checked(dy, x, weight)
-    rows = matrix(x)
-    M, N = rows.shape
-    given, weight = matrix(dy), weight.contiguous()
-    dx, dweight = rows.new_empty(rows.shape), weight.new_empty(1, N)
-    types = {"DTYPE": dtype, "WEIGHT": scale}
-    if N <= LONGEST:
-        shape = by_rows(M, N, dtype.bytes, min(vector(rows), vector(given)))
-        shares = torch.empty(1, shape["BLOCKS"], N, dtype=torch.float32, device=x.device)
-        calls: tuple[Call, ...] = (
-            Call(rmsnorm_backward_rows, (given, rows, weight, dx, shares[0], *numbers), {**types, **shape}),
-        )
-    else:
-        shape = by_columns(M)
-        shares = torch.empty(1, shape["BLOCKS"], N, dtype=torch.float32, device=x.device)
-        roots = torch.empty(M, dtype=torch.float32, device=x.device)
-        pieces = {**types, "BLOCK": CHUNK, "num_warps": CHUNK_WARPS}
-        calls = (
-            Call(rmsnorm_backward_long_rows, (given, rows, weight, dx, roots, *numbers), pieces),
-            Call(rmsnorm_backward_columns, (given, rows, roots, shares[0]), {"DTYPE": dtype, **shape}),
-        )
-    return Work((*calls, added(shares, dweight)), (shaped(dx, x), dweight[0]))
-
-
-def _checked(dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> tuple[DType, DType]:
-    """Return the dtypes of x and the weight. Raises LaunchError."""
-    dtype, scale = dtype_of("x", x), dtype_of("weight", weight)
-    same_shape("weight", weight, (columns(x),))
-    same_shape("dy", dy, tuple(x.shape))
-    dtype_of("dy", dy, (dtype.name,))
-    return dtype, scale
+    calls, dx, parameters = _KERNELS.calls(tensors, numbers)
+    return Work(calls, (dx, parameters[0]))
 
 
 def _fake(dy: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, _eps: float) -> tuple[torch.Tensor, torch.Tensor]:
-    _checked(dy, x, weight)
+    checked(dy, x, weight)
     return x.new_empty(x.shape), weight.new_empty(weight.shape)
 
 
