@@ -23,6 +23,7 @@ from argus.ir.machine import MI300X
 from argus.ir.types import DType, bfloat16, float8_e4m3fnuz, float16
 from argus.kernels.attention_tiles import AttentionShape, wave_tiles
 from argus.kernels.experts import swiglu
+from argus.kernels.operands import NEAR
 from argus.passes import lower
 from argus.source import SourceFile
 from benchmarks.amd_cycles import CLOCK_HZ, FITTED, PUBLISHED, WHOLE, Timed, timed
@@ -51,7 +52,7 @@ def _gemm(rows: int, columns: int, num_warps: int, dtype: DType = bfloat16) -> C
     depth = 512 // dtype.bits
     sizes = {"BLOCK_M": rows, "BLOCK_N": columns, "BLOCK_K": depth, "STAGES": 2, "PRODUCERS": 0, "GROUP": 8}
     name = f"GEMM {rows}x{columns}x{depth}, {_named(dtype)}"
-    return Case(name, "gemm.py", "gemm", {**sizes, "IN": dtype, "MULTIPLY": dtype}, num_warps)
+    return Case(name, "gemm.py", "gemm", {**sizes, "NEAR": NEAR, "IN": dtype, "MULTIPLY": dtype}, num_warps)
 
 
 def _attention(name: str, size: int, dtype: DType = bfloat16, heads: int = 64, **more: object) -> Case:

@@ -64,6 +64,7 @@ MOVES = {
     "stmatrix": Move((4, 8, 16), _SMALL, HOPPER, unit="row"),
     "cp.async": Move((4, 8, 16), _ANY, NVIDIA),
     "buffer_load": Move((1, 2, 4, 8, 16), _ANY, AMD),
+    "buffer_load.offen": Move((1, 2, 4, 8, 16), _ANY, AMD),
     "buffer_store": Move((1, 2, 4, 8, 16), _ANY, AMD),
     "ds_read": Move((1, 2, 4, 8, 16), _ANY, AMD),
     "ds_write": Move((1, 2, 4, 8, 16), _ANY, AMD),

@@ -9,6 +9,8 @@ both operands with the copy engine while the others multiply them; elsewhere all
 With `SHIFT`, the two batches are the even and the odd rows of one product: where every other row of `a` begins inside
 of a 32-byte sector, the terms of the odd ones begin at -SHIFT, so that rows of both are read in whole sectors.
 
+With `NEAR`, rows of both operands in memory are fewer than NEAR elements apart: then gfx942 loads tiles by offsets.
+
 With `DEPTH`, the sum over k is cut into parts of DEPTH terms, the last dimension of the grid, and c is of float32 with
 a dimension for them before the others; `combine` adds them up, always in the same order. What `gemm` asserts of a part
 is what `combine` takes a part for, in the same words: each k of [s DEPTH, min(s DEPTH + DEPTH, K)) once. There it is
@@ -184,8 +186,12 @@ def gemm(  # noqa: D103 (the docstring of the file describes it)
     ACROSS: al.constexpr = 1,
     SCHEDULE: al.constexpr = "rows",
     SHIFT: al.constexpr = 0,
+    NEAR: al.constexpr = 0,
 ):
     assert DEPTH == 0 or (len(A) == 3 and len(B) == 3 and len(C) == 5), "parts are those of one product"
+    if NEAR > 0:
+        al.requires((0 <= a.stride(len(a.shape) - 2)) & (a.stride(len(a.shape) - 2) < NEAR))
+        al.requires((0 <= b.stride(len(b.shape) - 2)) & (b.stride(len(b.shape) - 2) < NEAR))
     a, b = in_order(a, A, ("M K", "Z M K")), in_order(b, B, ("N K", "Z N K"))
     c, residual = in_order(c, C, ("M N", "Z M N")), in_order(residual, RESIDUAL, ("M N", "Z M N"))
     M, K = a.shape[len(a.shape) - 2], a.shape[len(a.shape) - 1]

@@ -28,6 +28,8 @@ EPILOGUES = {"relu": relu, "silu": silu, "gelu": gelu, "gelu_tanh": gelu_tanh}
 
 OPERANDS = ("float16", "bfloat16", "float32", "float8_e4m3fn")
 RESULTS = ("float16", "bfloat16", "float32")
+NEAR = 2**22
+"""Elements: of rows that are fewer apart, 256 span less than 2**31 bytes."""
 _ALIGNED = 16  # bytes: the alignment that the copy engine needs for addresses and strides
 
 
@@ -308,6 +310,12 @@ def arguments(r: Request, bulk: bool, ones: torch.Tensor) -> tuple[tuple[torch.T
             "SCALE_B": "1" if scale_b.shape[0] == 1 else "N",
         }
     return (a, b, c, bias, residual, scale_a, scale_b), constants
+
+
+def near(target: str, a: torch.Tensor, b: torch.Tensor) -> dict[str, int]:
+    """Return the constant for rows that are close together in memory: gfx942 then loads tiles by offsets of 32 bits."""
+    close = target == "gfx942" and all(0 <= x.stride(-2) < NEAR for x in (a, b))
+    return {"NEAR": NEAR} if close else {}
 
 
 def _stored(x: torch.Tensor, names: str, tensor: str) -> tuple[torch.Tensor, str, str]:

@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from argus.ir.affine import Facts, begins_runs, depends_on, linear, on_runs, uniform
 from argus.ir.cluster import peers_of
 from argus.ir.expr import Const, Coord, Expr
-from argus.ir.instruction import REDUCES, CopyRow, Ends
+from argus.ir.instruction import INSTRUCTIONS, REDUCES, CopyRow, Ends
 from argus.ir.locality import cells
 from argus.ir.nodes import Access, Accumulate, BulkCopy, Copy, Fragment, Kernel, MemoryObject, Shared, Stmt, Tensor
 from argus.ir.prefix import along
+from argus.ir.reach import stated, steps
 from argus.ir.target import TARGETS, Target
 from argus.ir.waves import in_lane_order
 from argus.layout import FragmentLayout
@@ -36,6 +37,8 @@ class Moves:
     load_peer: str | None = None
     store_peer: str | None = None
     asynchronous: str | None = None
+    load_near: str | None = None
+    """Loads that a mask costs less, of elements that lie close together."""
     asynchronous_bytes: int = 16
     """The widest asynchronous copy of a thread, in bytes."""
 
@@ -46,7 +49,7 @@ _NVIDIA = Moves(
 )  # fmt: skip
 _AMD = Moves(
     "buffer_load", "buffer_store", "ds_read", "ds_write", "global_atomic",
-    asynchronous="global_load_lds", asynchronous_bytes=4,
+    asynchronous="global_load_lds", load_near="buffer_load.offen", asynchronous_bytes=4,
 )  # fmt: skip
 
 
@@ -93,6 +96,28 @@ def select(kernel: Kernel, copy: Copy) -> str | None:
             return names.store_shared
         case _:
             return None
+
+
+def near(kernel: Kernel, copy: Copy) -> str | None:
+    """Return the instruction for a load that is filled with zeros where it is masked, if preconditions say that all of
+    its elements lie near enough to each other."""
+    name = moves(target_of(kernel)).load_near
+    source, into = kernel.object(copy.src.obj), kernel.object(copy.dst.obj)
+    if name is None or copy.mask is None or copy.other is None or copy.other.value != 0:
+        return None
+    if not isinstance(source, Tensor) or not isinstance(into, Fragment):
+        return None
+    return name if within_reach(kernel, copy, INSTRUCTIONS[name]) else None
+
+
+def within_reach(kernel: Kernel, copy: Copy, row: CopyRow) -> bool:
+    """Return True if preconditions say that a load's elements lie within the reach of `row`."""
+    tensor = kernel.object(copy.src.obj)
+    far = steps(copy.src.index, copy.shape)
+    if far is None or not isinstance(tensor, Tensor):
+        return False
+    most = stated(kernel, tensor, far)
+    return most is not None and most + max(row.vector_bytes) <= row.reach
 
 
 def contiguous_dim(tensor: Tensor) -> int | None:

@@ -16,7 +16,18 @@ from argus.ir.instruction import INSTRUCTIONS, CopyRow, Mechanism
 from argus.ir.nodes import Accumulate, Fragment, Kernel, Shared, Stmt, Tensor, ThreadCopy
 from argus.ir.visit import rewrite_body
 from argus.passes.layouts import in_order
-from argus.passes.moves import by_engine, lane_order, matrix_width, moves, select, space, target_of, vector_width
+from argus.passes.moves import (
+    by_engine,
+    lane_order,
+    matrix_width,
+    moves,
+    near,
+    select,
+    space,
+    target_of,
+    vector_width,
+    within_reach,
+)
 from argus.passes.report import LoweringError, problem
 
 _WIDEST = 16
@@ -53,7 +64,7 @@ def _choose(kernel: Kernel, copy: ThreadCopy, known: Facts) -> ThreadCopy | Diag
     assert copy.layout is not None
     name = select(kernel, copy)
     assert name is not None  # Copies between two places in memory were split earlier.
-    row = INSTRUCTIONS[name]
+    row = INSTRUCTIONS[near(kernel, copy) or name]
     width = vector_width(kernel, copy, copy.layout, row, known)
     size = kernel.object(copy.src.obj).dtype.bytes
     target = target_of(kernel)
@@ -65,11 +76,11 @@ def _choose(kernel: Kernel, copy: ThreadCopy, known: Facts) -> ThreadCopy | Diag
     if width == 0:
         return problem(
             "copy-width",
-            f"{name} cannot move elements of {kernel.object(copy.src.obj).dtype}",
+            f"{row.name} cannot move elements of {kernel.object(copy.src.obj).dtype}",
             copy.span,
             f"it moves {_sizes(row)} bytes at a time",
         )
-    return replace(copy, instr=name, vector=width)
+    return replace(copy, instr=row.name, vector=width)
 
 
 def _matrix(kernel: Kernel, copy: ThreadCopy, row: CopyRow) -> int:
@@ -124,6 +135,10 @@ def _fitted(kernel: Kernel, copy: ThreadCopy, row: CopyRow, known: Facts) -> Thr
         way = "out of" if row.writes_memory else "into"
         what = f"{row.name} cannot bring tile {copy.src.obj} {way} the layout {copy.layout}"
         help_text = "each lane must hold 4 bytes of rows of 16 bytes: use a layout of tiled_mma, and aligned rows"
+        return problem("instruction-layout", what, copy.span, help_text)
+    if row.reach and not within_reach(kernel, copy, row):
+        what = f"{row.name} reaches {row.reach} bytes from the tile's first element, and elements of it may lie further"
+        help_text = "say `al.requires((0 <= x.stride(0)) & (x.stride(0) < n))`, or leave the instruction open"
         return problem("instruction-layout", what, copy.span, help_text)
     width = vector_width(kernel, copy, copy.layout, row, known)
     if width == 0:

@@ -14,6 +14,7 @@ from argus.ir.nodes import Kernel
 from argus.ir.types import DType, bfloat16, float8_e4m3fnuz
 from argus.kernels import experts
 from argus.kernels.attention_tiles import AttentionShape, wave_tiles
+from argus.kernels.operands import NEAR
 from tests.backend.host import from_bfloat16, to_bfloat16
 from tests.machine.gfx942.code import Code
 from tests.machine.gfx942.numbers import FP8
@@ -54,7 +55,7 @@ def random(*shape: int) -> Any:
 @cache
 def gemm(rows: int, columns: int, waves: int, m: int, n: int, k: int) -> Case:
     """c = a bᵀ in tiles of `rows` by `columns`."""
-    constants = {"BLOCK_M": rows, "BLOCK_N": columns, "BLOCK_K": 32, "STAGES": 2, "PRODUCERS": 0}
+    constants = {"BLOCK_M": rows, "BLOCK_N": columns, "BLOCK_K": 32, "STAGES": 2, "PRODUCERS": 0, "NEAR": NEAR}
     a, b = to_bfloat16(random(m, k)), to_bfloat16(random(n, k))
     right = from_bfloat16(a) @ from_bfloat16(b).T
     return _product(constants, waves, (rows, columns), a, b, np.zeros((m, n), np.uint16), right, (2**-7, 1e-3))
@@ -64,7 +65,7 @@ def gemm(rows: int, columns: int, waves: int, m: int, n: int, k: int) -> Case:
 def gemm_fp8(rows: int, columns: int, waves: int, m: int, n: int, k: int) -> Case:
     """The same of operands of 8 bits, e4m3 without infinities."""
     constants = {"BLOCK_M": rows, "BLOCK_N": columns, "BLOCK_K": 64, "STAGES": 2, "PRODUCERS": 0,
-                 "IN": float8_e4m3fnuz, "MULTIPLY": float8_e4m3fnuz}  # fmt: skip
+                 "NEAR": NEAR, "IN": float8_e4m3fnuz, "MULTIPLY": float8_e4m3fnuz}  # fmt: skip
     bits = np.random.default_rng(k).integers(0, 120, (m + n, k), np.uint8)
     a, b = bits[:m], bits[m:]
     right = FP8["fp8"][a].astype(np.float64) @ FP8["fp8"][b].T

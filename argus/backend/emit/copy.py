@@ -15,6 +15,7 @@ from argus.ir.expr import Elem
 from argus.ir.instruction import INSTRUCTIONS, Ends, Mechanism
 from argus.ir.nodes import Access, BulkCopy, Copy, Fragment, Shared, Tensor
 from argus.ir.prefix import Inside, along
+from argus.ir.reach import steps
 from argus.ir.types import DType, boolean, int32
 from argus.layout import FragmentLayout, Mode
 from argus.layout.fragment import cut
@@ -71,6 +72,9 @@ def _between(stmt: Copy, fragment: Fragment, memory: Tensor | Shared, load: bool
     check_registers(domain, fragment, register, stmt.vector)
     used: list[Access | Elem] = [register, *reads(stmt.mask, *cell.index)]
     row = INSTRUCTIONS[stmt.instr or ""]
+    if row.reach and steps(cell.index, stmt.shape) is None:
+        raise problem("copy-unsupported", f"{row.name} counts from a place that all threads have in common", stmt.span,
+                      "leave the instruction open")  # fmt: skip
     if isinstance(memory, Tensor) and row.ends is not Ends.WHOLE:
         (_cut if row.ends is Ends.BOTH else _unaligned)(stmt, memory, domain, used, writer)
         return

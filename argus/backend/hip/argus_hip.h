@@ -276,6 +276,41 @@ template <int N, class T> ARGUS_FN void load_global_or(bool p, const T* base, i6
     for (int i = 0; i < N; ++i) dst[i] = other;
     load_global_if<N>(p, base, offset, dst);
 }
+// Loads of elements that lie less than 2^31 bytes behind `base`, by a descriptor of the memory behind it: an offset of 32
+// bits instead of an address, and for masked lanes one out of range, for which the machine loads zeros.
+namespace target {
+constexpr unsigned near_bytes = 1u << 31;
+template <class T> ARGUS_FN __amdgpu_buffer_rsrc_t behind(const T* base) {
+    asm("" : "+s"(base));  // the same in all lanes: kept in scalar registers, and moved on there
+    return __builtin_amdgcn_make_buffer_rsrc(const_cast<T*>(base), 0, near_bytes, 0x00027000);
+}
+template <int N, class T> ARGUS_FN void load_at(__amdgpu_buffer_rsrc_t from, unsigned at, T* dst) {
+    constexpr int bytes = N * static_cast<int>(sizeof(T));
+    using W = word<N, T>;
+    if constexpr (bytes == 16) *(W*)dst = __builtin_bit_cast(W, __builtin_amdgcn_raw_buffer_load_b128(from, at, 0, 0));
+    else if constexpr (bytes == 8) *(W*)dst = __builtin_bit_cast(W, __builtin_amdgcn_raw_buffer_load_b64(from, at, 0, 0));
+    else if constexpr (bytes == 4) *(W*)dst = __builtin_amdgcn_raw_buffer_load_b32(from, at, 0, 0);
+    else if constexpr (bytes == 2) *(W*)dst = __builtin_amdgcn_raw_buffer_load_b16(from, at, 0, 0);
+    else *(W*)dst = __builtin_amdgcn_raw_buffer_load_b8(from, at, 0, 0);
+}
+}  // namespace target
+template <int N, class T> ARGUS_FN void load_near(const T* base, i64 offset, T* dst) {
+    const auto from = target::behind(base);
+    target::load_at<N>(from, static_cast<unsigned>(offset * sizeof(T)), dst);
+}
+template <int N, class T> ARGUS_FN void load_near_if(bool p, const T* base, i64 offset, T* dst) {
+    if (p) load_near<N>(base, offset, dst);
+}
+template <int N, class T> ARGUS_FN void load_near_or(bool p, const T* base, i64 offset, T* dst, T other) {
+    if (target::is_zero(other)) {
+        const auto from = target::behind(base);
+        const auto at = static_cast<unsigned>(offset * sizeof(T));
+        return target::load_at<N>(from, p ? at : target::near_bytes, dst);
+    }
+#pragma unroll
+    for (int i = 0; i < N; ++i) dst[i] = other;
+    load_near_if<N>(p, base, offset, dst);
+}
 template <int N, class T> ARGUS_FN void store_global(T* base, i64 offset, const T* src) {
     using W = target::word<N, T>;
     *(target::global<W>)(base + offset) = *(const W*)src;

@@ -15,6 +15,7 @@ from argus.layout.atoms import (
 
 _CDNA3 = ("gfx942",)
 _BUFFER = "CDNA3 ISA, 9.1 buffer addressing"
+_OFFEN = "CDNA3 ISA, 9.1 buffer addressing: offsets of 32 bits; lanes that are out of range load 0"
 _LDS = "CDNA3 ISA, 11.2 LDS"
 _ATOMIC = "CDNA3 ISA, 10.4 atomics"
 _TO_LDS = "CDNA3 ISA, 9.1 memory loads to LDS, 4.4 s_waitcnt; LLVM AMDGPU, global_load_lds_dword"
@@ -35,6 +36,7 @@ def _mfma(name: str, atom: MmaAtom, operands: tuple[DType, ...], accumulator: DT
 
 AMD: tuple[Row, ...] = (
     CopyRow("buffer_load", "global", "fragment", _BYTES, THREADS, SYNC, "load_global", _CDNA3, _BUFFER),
+    CopyRow("buffer_load.offen", "global", "fragment", _BYTES, THREADS, SYNC, "load_near", _CDNA3, _OFFEN, reach=2**31),
     CopyRow("buffer_store", "fragment", "global", _BYTES, THREADS, SYNC, "store_global", _CDNA3, _BUFFER),
     CopyRow("ds_read", "shared", "fragment", _BYTES, THREADS, SYNC, "load_shared", _CDNA3, _LDS),
     CopyRow("ds_write", "fragment", "shared", _BYTES, THREADS, SYNC, "store_shared", _CDNA3, _LDS),

@@ -55,6 +55,7 @@ class CopyRow:
     `alignment`: the address of each access is a multiple of this many bytes, or of its vector size if this is 0. `ends`
     says where a mask may cut through an access. `transposed`: lanes hold columns of the matrices instead of rows.
     `in_lane_order`: the lanes of a wave write consecutive bytes, in the order of lanes, and all of them take part.
+    `reach`: no element lies so many bytes or more behind the first place of the tile (`ir.reach`); 0: wherever it lies.
     `peer`: the shared tile belongs to another block of the cluster (`Access.block`). `multicast`: several blocks of the
     cluster receive the same box. `pixels`: the box is a column of pixels (`argus.ir.pixels`). `architectures` are the
     keys of targets that have the instruction.
@@ -74,6 +75,7 @@ class CopyRow:
     ends: Ends = Ends.WHOLE
     transposed: bool = False
     in_lane_order: bool = False
+    reach: int = 0
     peer: bool = False
     multicast: bool = False
     pixels: bool = False

@@ -16,6 +16,7 @@ from argus.ir.expr import Const, Coord, Expr, LoopVar, Param, ProgramId, op, rew
 from argus.ir.instruction import BULK_LOADS, BULK_STORES, INSTRUCTIONS, REDUCES, Ends
 from argus.ir.nodes import Access, Accumulate, Copy, Fragment, Kernel, Mma, Shared, Tensor
 from argus.ir.prefix import along
+from argus.ir.reach import steps
 from argus.ir.target import TARGETS
 from argus.ir.waves import in_lane_order
 from argus.layout import FragmentLayout
@@ -160,7 +161,23 @@ def _copy(bounds: BoundsChecker, site: Site, stmt: Copy) -> list[Finding]:
             findings += _shared_vector(site, stmt, access, obj) or _shared_mask(bounds, site, stmt, obj)
         elif isinstance(obj, Tensor) and stmt.vector > 1:
             findings += _global_vector(bounds, site, stmt, access, obj)
+        if isinstance(obj, Tensor) and row.reach:
+            findings += _reach(bounds, site, stmt, access, obj)
     return findings
+
+
+def _reach(bounds: BoundsChecker, site: Site, stmt: Copy, access: Access, tensor: Tensor) -> list[Finding]:
+    """Check that every element lies within the instruction's reach of the tile's first place."""
+    row, solver, far = INSTRUCTIONS[stmt.instr or ""], bounds.solver, steps(access.index, stmt.shape)
+    text = f"cannot exclude that elements of '{tensor.name}' lie {row.reach} bytes or more from the first of their tile"
+    help = "bound the strides by `al.requires`, or leave the instruction open"
+    if far is not None:
+        strides = [step * solver.integer(stride) for step, stride in zip(far, tensor.strides, strict=True) if step]
+        size = (sum(strides, z3.IntVal(0)) + stmt.vector) * tensor.dtype.bytes
+        forward = [solver.integer(stride) >= 0 for step, stride in zip(far, tensor.strides, strict=True) if step]
+        if solver.holds(z3.And(size <= row.reach, *forward), bounds.facts(site)).verdict is Verdict.PROVED:
+            return []
+    return [unknown("vector-unknown", "machine", stmt.span, text, help)]
 
 
 def _bulk(bounds: BoundsChecker, site: Site, outside: Access, shape: tuple[int, ...]) -> list[Finding]:

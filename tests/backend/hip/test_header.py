@@ -51,10 +51,10 @@ def test_machine_code(compiled: bytes) -> None:
         assert all(found[f"v_mfma_f32_{shape}_{pair}"] == 2 for pair in pairs)
     for name in ("global_load_dwordx4", "global_store_dwordx4", "ds_read_b128", "ds_write_b128", "s_barrier"):
         assert found[name] > 0, name
-    for name in ("s_setprio", "global_load_lds_dword"):
+    for name in ("s_setprio", "global_load_lds_dword", "buffer_load_dwordx4"):
         assert found[name] > 0, name
     assert found["global_atomic_add_f32"] == 1
     assert found["global_atomic_cmpswap"] == 2, "only the extrema of floats loop"
     assert found["v_mov_b32_dpp"] > 0, "exchanges within 16 lanes stay in registers"
-    wrong = [name for name in found if name.startswith(("flat_", "scratch_", "buffer_", "s_swappc"))]
+    wrong = [name for name in found if name.startswith(("flat_", "scratch_", "buffer_store", "s_swappc"))]
     assert not wrong, "an address space was lost, a fragment went to memory, or a function was not inlined"

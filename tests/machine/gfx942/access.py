@@ -16,7 +16,7 @@ from tests.machine.gfx942.atomics import update
 from tests.machine.gfx942.code import Instruction
 from tests.machine.gfx942.operands import Operand, Operands
 from tests.machine.gfx942.vector import Step
-from tests.machine.gfx942.wave import LANES, M0, Flight, Wave, Words
+from tests.machine.gfx942.wave import LANES, M0, Flight, Hazard, Wave, Words
 
 Addresses = Callable[[Wave], "tuple[Any, Any]"]
 """Returns the active lanes and the address of each, unsigned 64 bits."""
@@ -59,19 +59,20 @@ def step(instruction: Instruction, operands: Operands) -> Step | None:
     if space == "scratch":
         return _private(instruction, operands, verb, width)
     if lds or "lds" in operands.modifiers:
-        return _to_lds(instruction, _addresses(space, operands, operands.items), operands.number("offset"), width)
+        return _to_lds(instruction, _addresses(space, operands, operands.items, 4), operands.number("offset"), width)
     if verb == "load":
-        return _load(instruction, operands.items[0], _addresses(space, operands, operands.items[1:]), width, space)
+        addresses = _addresses(space, operands, operands.items[1:], width.size)
+        return _load(instruction, operands.items[0], addresses, width, space)
     at = 0 if space == "buffer" else 1
     rest = tuple(op for n, op in enumerate(operands.items) if n != at)
-    return _store(instruction, operands.items[at], _addresses(space, operands, rest), width, space)
+    return _store(instruction, operands.items[at], _addresses(space, operands, rest, width.size), width, space)
 
 
 # ---------------------------------------------------------------------------- addresses
 
 
-def _addresses(space: str, operands: Operands, items: tuple[Operand, ...]) -> Addresses:
-    return _global(operands, *items) if space == "global" else _buffer(operands, *items)
+def _addresses(space: str, operands: Operands, items: tuple[Operand, ...], size: int) -> Addresses:
+    return _global(operands, *items) if space == "global" else _buffer(operands, *items, size)
 
 
 def _global(operands: Operands, address: Operand, base: Operand) -> Addresses:
@@ -89,8 +90,12 @@ def _global(operands: Operands, address: Operand, base: Operand) -> Addresses:
     return read
 
 
-def _buffer(operands: Operands, offset: Operand, resource: Operand, scalar: Operand) -> Addresses:
-    """A descriptor in 4 scalar registers: lanes whose offset is not below its bytes load 0, and store nothing."""
+def _buffer(operands: Operands, offset: Operand, resource: Operand, scalar: Operand, bytes_: int) -> Addresses:
+    """A descriptor in 4 scalar registers: lanes whose offset is not below its bytes load 0, and store nothing.
+
+    Offset and constant are added in 32 bits (ROCm/rocm-systems, rocjitsu). An access that is cut by the end is refused:
+    chips move its first words.
+    """
     constant, by_lane = operands.number("offset"), "offen" in operands.modifiers
     if "idxen" in operands.modifiers:
         raise NotImplementedError("buffer accesses by index")
@@ -101,9 +106,11 @@ def _buffer(operands: Operands, offset: Operand, resource: Operand, scalar: Oper
             raise NotImplementedError("buffers with a stride")
         more = wave.scalar(scalar.number) if scalar.file else scalar.bits("u")
         own = wave.vector(offset.number).astype(np.uint64) if by_lane else np.zeros(LANES, np.uint64)
-        own = own + np.uint64(constant)
-        base = np.uint64(low | (high & 0xFFFF) << 32) + np.uint64(more)
-        return wave.mask & (own + np.uint64(more) < np.uint64(size)), base + own
+        own = (own + np.uint64(constant)) & np.uint64(0xFFFFFFFF)
+        inside = wave.mask & (own + np.uint64(more) < np.uint64(size))
+        if (own + np.uint64(more + bytes_) > np.uint64(size))[inside].any():
+            raise Hazard(f"an access of {bytes_} bytes ends behind a buffer of {size}")
+        return inside, np.uint64(low | (high & 0xFFFF) << 32) + np.uint64(more) + own
 
     return read
 
@@ -213,8 +220,8 @@ def _atomic(instruction: Instruction, operands: Operands, space: str, kind: str)
     into, items = (items[0], items[1:]) if returns else (None, items)
     at = 0 if space == "buffer" else 1
     data, rest = items[at], tuple(op for n, op in enumerate(items) if n != at)
-    addresses, text = _addresses(space, operands, rest), instruction.text
     size, function = update(kind)
+    addresses, text = _addresses(space, operands, rest, size), instruction.text
     count = size // 4
     registers = tuple(range(into.number, into.number + count)) if into is not None else ()
 
