@@ -194,7 +194,7 @@ def write(
     if block.run.checks:
         races.ordered(block, place.memory, touch, cell, step.thread[at], step, warp)
     if isinstance(place.memory, GlobalTensor) and touch is Touch.WRITE:
-        np.add.at(place.memory.writes, cell, 1)
+        place.memory.wrote(cell, step.frame.program.number)
     place.memory.store(cell, values[at])
 
 

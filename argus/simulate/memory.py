@@ -258,6 +258,8 @@ class GlobalTensor:
         self.order = order
         self.tags: Tags | None = None
         self.writes = np.zeros(len(contents), dtype=np.int32)
+        self.writers = np.full(len(contents), NOBODY, dtype=np.int32)
+        """The number of the program that wrote each cell last."""
 
     @property
     def dense(self) -> bool:
@@ -272,7 +274,9 @@ class GlobalTensor:
         cell = self.contents.cells(index)
         room = len(self.contents)
         if room > len(self.writes):
-            self.writes = np.concatenate([self.writes, np.zeros(room - len(self.writes), dtype=np.int32)])
+            more = room - len(self.writes)
+            self.writes = np.concatenate([self.writes, np.zeros(more, dtype=np.int32)])
+            self.writers = np.concatenate([self.writers, np.full(more, NOBODY, dtype=np.int32)])
             if self.order is not None:
                 self.order.grow(room)
             if self.tags is not None:
@@ -294,6 +298,11 @@ class GlobalTensor:
 
     def store(self, cell: Array, values: Array) -> None:
         self.contents.values[cell] = round_to(values, self.dtype)
+
+    def wrote(self, cell: Array, program: int) -> None:
+        """Count writes by a program."""
+        np.add.at(self.writes, cell, 1)
+        self.writers[cell] = program
 
     def written(self, cell: Array) -> Array:
         """Return True for every cell: the caller passes all elements of a tensor, so each has a value."""

@@ -30,7 +30,7 @@ from argus.simulate.schedule import Path, Schedule, run_block
 from argus.simulate.specification import check_spec
 from argus.simulate.step import Program
 from argus.simulate.tagset import BOTTOM, Schemas, Tags
-from argus.simulate.usage import Usage, taggable, usage
+from argus.simulate.usage import Usage, handed_on, taggable, usage
 from argus.simulate.wide import before, wide
 from argus.work import Work
 
@@ -201,28 +201,33 @@ def run_blocks(
     programs = [Program(index, number) for number, index in enumerate(chosen)]
     step = len(programs) if not run.kernel.persistent else resident if complete else 1
 
-    def carried_out(one: Run, order: Schedule) -> None:
+    def carried_out(one: Run, order: Schedule, programs: Sequence[Program]) -> None:
         for first in range(min(step, len(programs))):
             run_block(Block.start(one, tuple(share(programs, first, step)), order.early), order)
 
     @cache
-    def widely() -> tuple[Run, Run] | None:
+    def widely(numbers: frozenset[int]) -> tuple[Run, Run] | None:
         plain = Schedule.parse("program", run.kernel)
+        some = programs if handed_on(run.kernel) else [p for p in programs if p.number in numbers]
         try:
             with np.errstate(all="ignore"):
                 for one in (runs := (_wide(run, False), _wide(run, True))):
-                    carried_out(one, plain)
-        except (NotReplayable, Stopped):
+                    carried_out(one, plain, some)
+        except Stopped:
             return None
         return runs
 
     try:
-        carried_out(run, order)
+        carried_out(run, order, programs)
         if run.checks:
             check_coverage(run, complete)
             for stmt in _specifications(run.kernel) if run.values else ():
                 check_spec(run, stmt, complete, widely)
     except Stopped:
+        complete = False
+    except NotReplayable:
+        if not run.log.violations:
+            raise
         complete = False
     tensors = {name: t.contents.values.reshape(t.shape) for name, t in run.tensors.items() if t.dense}
     return Outcome(tensors, tuple(run.log.violations), len(chosen), complete, tuple(run.printed or ()))

@@ -44,12 +44,16 @@ _MANTISSA = {
 }
 
 
-def check_spec(run: Run, stmt: Spec, complete: bool, widely: Callable[[], tuple[Run, Run] | None]) -> None:
+Widely = Callable[[frozenset[int]], "tuple[Run, Run] | None"]
+"""Runs the programs of some numbers again."""
+
+
+def check_spec(run: Run, stmt: Spec, complete: bool, widely: Widely) -> None:
     """Report the written element of the output that is farthest from its specified value, if the distance is too large.
 
-    `widely` holds the same run in 64-bit numbers, without and with a disturbance (`argus.simulate.wide`). A difference
-    counts if these runs show it, too, and if rounding and overflow do not explain it. If `widely` is None, nothing can
-    be decided.
+    `widely` repeats the programs that wrote the elements in question in 64-bit numbers, without and with a disturbance
+    (`argus.simulate.wide`). A difference counts if these runs show it, too, and if rounding and overflow do not explain
+    it. If there are no such runs, nothing can be decided. Raises `NotReplayable` if they take more work than is left.
 
     For an output that is accumulated into, all elements count, after all blocks, because the specification says what is
     added.
@@ -154,10 +158,11 @@ _COARSER = 2.0**17
 
 def _explained(
     run: Run, stmt: Spec, index: Array, allowed: Array, combined: np.ufunc | None,
-    widely: Callable[[], tuple[Run, Run] | None], part: Points | None,
+    widely: Widely, part: Points | None,
 ) -> Array:  # fmt: skip
     """Return bool `[n]`: the elements whose difference from the specification rounding and overflow may explain."""
-    runs = widely()
+    output = run.tensors[stmt.output]
+    runs = widely(frozenset(output.writers[output.contents.cells(index)].tolist()))
     if runs is None:
         return np.ones(len(index), dtype=np.bool_)
     if run.work is not None:

@@ -144,7 +144,7 @@ def _write(block: Block, store: Store) -> None:
     if isinstance(store.stmt, Accumulate):
         _update(block, store, store.stmt, memory, store.values)
         return
-    np.add.at(memory.writes, cell, 1)
+    memory.wrote(cell, store.step.frame.program.number)
     memory.store(cell, store.values)
     if store.tags is not None and memory.tags is not None:
         memory.tags.put(cell, store.tags)

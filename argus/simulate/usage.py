@@ -64,6 +64,12 @@ def usage(kernel: Kernel) -> Usage:
     )
 
 
+def handed_on(kernel: Kernel) -> bool:
+    """Return True if a program may read what another one wrote, or adds to it."""
+    used = usage(kernel)
+    return bool(used.accumulated or used.read & used.stored)
+
+
 def kernel_roles(kernel: Kernel) -> tuple[Role, ...]:
     """Return the roles of a kernel, in order."""
     return tuple(role for stmt in kernel.body if isinstance(stmt, Roles) for role in stmt.roles)

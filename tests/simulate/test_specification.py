@@ -52,5 +52,5 @@ def test_a_wrong_element_is_the_one_that_is_named(unwritten: tuple[int, ...] | N
         if unwritten is not None:
             run.tensors["o"].writes[np.ravel_multi_index(unwritten, o.shape)] = 0
         (stmt,) = (s for s in walk(kernel.body) if isinstance(s, Spec))
-        check_spec(run, stmt, complete=True, widely=lambda: (run, run))
+        check_spec(run, stmt, complete=True, widely=lambda numbers: (run, run))
         assert [(v.code, v.logical) for v in run.log.violations] == ([("spec-mismatch", wrong)] if wrong else [])

@@ -166,6 +166,12 @@ SPELLED = (
         "al.where(ps | (k > count), 0.0, xs)",
     ),
     (
+        "a comparison turned round",
+        "al.where(a[k] < n[i], x[i, k], 0.0)",
+        "al.where(s >= count, 0.0, xs)",
+        "al.where(s > count, 0.0, xs)",
+    ),
+    (
         "loaded numbers",
         "al.where((a[k] == n[i]) | (a[k] < 0), x[i, k], -1.0)",
         "al.where((s >= 0) & (s != count), -1.0, xs)",
@@ -178,3 +184,24 @@ SPELLED = (
 def test_conditions_in_any_spelling(spec: str, value: str, wrong: str) -> None:
     assert report(MASKS.format(spec=spec, value=value)).verdict is Verdict.PROVED
     assert report(MASKS.format(spec=spec, value=wrong)).verdict is Verdict.REFUTED
+
+
+LAST = """
+import argus.language as al
+
+@argus.kernel(num_warps=1)
+def last(x: al.Tensor[al.float32, "B N"], lens: al.Tensor[al.int32, "B"], out: al.Tensor[al.float32, "B N"]):
+    B, N = x.shape
+    al.requires(al.in_range(lens, 0, N + 1))
+    al.spec(out, lambda b, i: al.where(i < lens[b], x[b, i], 0.0))
+    t, b = al.grid(al.cdiv(N, 64), B)
+    i = t * 64 + al.arange(64)
+    length = al.load(lens[b])
+    al.store(out[b, i], al.where(i <= length - 1, al.load(x[b, i], mask=i < N), 0.0), mask=i < N)
+"""
+
+
+def test_arithmetic_on_a_loaded_number_has_its_declared_range() -> None:
+    assert report(LAST).verdict is Verdict.PROVED
+    wide = LAST.replace("al.in_range(lens, 0, N + 1)", "N > 0")
+    assert report(wide).verdict is not Verdict.PROVED  # the least integer less 1 is the greatest one

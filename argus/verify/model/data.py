@@ -12,14 +12,14 @@ from functools import partial
 
 from argus.ir.access import Mode
 from argus.ir.contents import ranges
-from argus.ir.expr import Coord, Elem, Expr, Op, coords, rewrite, walk
+from argus.ir.expr import Coord, Elem, Expr, Op, Param, coords, rewrite, walk
 from argus.ir.nodes import Accumulate, Arranged, AssertTags, Copy, For, Kernel, Map, Spec, Tag
 from argus.ir.places import counted_parts, counting_registers, index_registers, places
 from argus.ir.types import boolean
 from argus.verify.model.program import Site
 from argus.verify.model.resolving import is_of_others, resolved
 from argus.verify.model.solver import Solver, z3
-from argus.verify.model.uses import Uses, facts
+from argus.verify.model.uses import Use, Uses, alone, certain, facts
 
 
 class Data:
@@ -29,6 +29,7 @@ class Data:
         self.kernel, self.sites, self.solver = kernel, sites, solver
         self._loops = [s for s in sites if isinstance(s.stmt, For)]
         self._arranged = any(isinstance(p, Arranged) for p in kernel.preconditions)
+        self._certain = certain(kernel, sites)
         self._writers: dict[str, list[Site]] = {}
         for site in sites:
             for obj in {a.obj for a in site.accesses if a.mode is not Mode.READ}:
@@ -71,10 +72,22 @@ class Data:
         return rewrite(expr, change)
 
     def facts(self, site: Site, exprs: Iterable[Expr]) -> list[z3.BoolRef]:
-        """Facts about the registers that occur in expressions of a site."""
-        elements = {e for expr in exprs for e in walk(expr) if isinstance(e, Elem)}
+        """Facts about the registers, and the numbers loaded before, that occur in expressions of a site."""
+        leaves = {e for expr in exprs for e in walk(expr) if isinstance(e, Elem | Param)}
+        elements = {e for e in leaves if isinstance(e, Elem)}
         found = [fact for e in elements if (fact := self._fact(site, e)) is not None]
+        for use in self._certain:
+            if use.value in leaves and any(self._comes_before(writer, site, use) for writer in self.sites):
+                found += map(self.solver.condition, alone(self.kernel, use))
         return [*found, *(self._in_order(site, elements) if self._arranged else ())]
+
+    def _comes_before(self, writer: Site, site: Site, use: Use) -> bool:
+        """Return True if `writer` loads a number before `site`: what is declared of it holds if its place exists."""
+        match writer.stmt:
+            case Copy(src=src, mask=None) if src.obj == use.tensor and src.index == use.index:
+                return writer.index < site.index and not writer.guards and writer.role in (None, site.role)
+            case _:
+                return False
 
     def _in_order(self, site: Site, elements: set[Elem]) -> Iterator[z3.BoolRef]:
         """Declared facts about the index tensors from which registers were loaded.

@@ -142,7 +142,7 @@ def programs(kernel: Kernel) -> Iterator[Expr]:
 def facts(kernel: Kernel, uses: Sequence[Use]) -> Iterator[Expr]:
     """Yield the declared facts about index tensors, stated for the numbers that are used."""
     for use in uses:
-        yield from (_where((use,), fact) for fact in _alone(kernel, use))
+        yield from (_where((use,), fact) for fact in alone(kernel, use))
         if use.mask is not None and use.other is not None:
             yield op("or", use.mask, op("eq", use.value, use.other))
     for one, other in combinations(uses, 2):
@@ -156,7 +156,8 @@ def _where(uses: Sequence[Use], fact: Expr) -> Expr:
     return fact if mask is None else op("or", op("not", mask), fact)
 
 
-def _alone(kernel: Kernel, use: Use) -> Iterator[Expr]:
+def alone(kernel: Kernel, use: Use) -> Iterator[Expr]:
+    """Yield the facts about one number."""
     for each in ranges(kernel, use.tensor):
         yield op("and", op("le", each.lo, use.value), op("lt", use.value, each.hi))
     offsets = offsets_of(kernel, use.tensor)

@@ -111,8 +111,11 @@ class Above:
             where = self._builder.model.sites[site]
             domain = self._builder.model.domain(where)[0].to_union_set()
             self._steps[site] = []
-            found = self._above(term, domain.identity(), True)
-            earlier = closure(union_of_maps(self._steps.pop(site)))
+            try:
+                found = self._above(term, domain.identity(), True)
+            finally:
+                steps = self._steps.pop(site)
+            earlier = closure(union_of_maps(steps))
             self._found[key] = found.union(earlier.intersect_range(found).domain()).coalesce()
         return self._found[key]
 

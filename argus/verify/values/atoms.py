@@ -3,7 +3,7 @@ conditions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import reduce
 from itertools import permutations
@@ -110,7 +110,7 @@ class Atoms(Products):
             self.match(taken, specified, scope)
             return
         try:
-            self._written(mine, wanted, scope)
+            first_that_holds(_turned(mine, wanted), lambda each: self._written(each, wanted, scope))
         except Mismatch as straight:
             one = self._part(wanted, scope.other, False, scope) or self._part(mine, scope.path, True, scope)
             if one is None or len(scope.given) == _MOST_GIVEN or not (nested(mine) or nested(wanted)):
@@ -241,6 +241,25 @@ class Atoms(Products):
             except Mismatch:
                 continue
         return False
+
+
+def _turned(mine: Term, wanted: Term) -> Iterator[Term]:
+    """Yield a choice, and the same choice turned round if its condition is then the same kind of comparison."""
+    yield mine
+    if isinstance(mine, Choice) and isinstance(wanted, Choice):
+        opposite = negated(mine.test)
+        if opposite is not None and _kind(opposite) == _kind(wanted.test):
+            yield Choice(opposite, mine.no, mine.yes)
+
+
+def _kind(test: Term) -> str:
+    match test:
+        case Via(term=inner):
+            return _kind(inner)
+        case Apply(op=op):
+            return op
+        case _:
+            return ""
 
 
 _MOST_GIVEN = 6

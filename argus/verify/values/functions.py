@@ -62,6 +62,9 @@ _OPPOSITE = {"eq": "ne", "ne": "eq", "lt": "ge", "ge": "lt", "le": "gt", "gt": "
 def negated(test: Term) -> Term | None:
     """Return the comparison of integers that holds where this one does not; None for another condition."""
     match test:
+        case Via(along=along, term=inner):
+            opposite = negated(inner)
+            return None if opposite is None else Via(along, opposite)
         case Apply(op=op, args=args) if op.endswith(_OF_INTEGERS):
             return Apply(f"{_OPPOSITE[op.removesuffix(_OF_INTEGERS)]}{_OF_INTEGERS}", args)
         case _:
