@@ -153,3 +153,21 @@ def k(x: al.Tensor[al.int32, "M N"], out: al.Tensor[al.int32, "M"], BLOCK: al.co
 def test_the_terms_of_a_sum_are_exact() -> None:
     assert prove(SQUARES.replace("EDIT", "4000")).verdict is Verdict.PROVED
     assert prove(SQUARES.replace("EDIT", "400000")).verdict is Verdict.REFUTED
+
+
+ROWS = """
+def k(x: al.Tensor[al.float32, "M N"], out: al.Tensor[al.float32, "M"], BLOCK: al.constexpr = 1024):
+    M, N = x.shape
+    row = al.grid(M)
+    acc = al.zeros((BLOCK,), al.float32)
+    for n0 in range(0, N, BLOCK):
+        acc += al.load(x[row, n0 + al.arange(BLOCK)], mask=n0 + al.arange(BLOCK) < N)
+    al.store(out[row], al.sum(acc) / (M * N).to(al.float32))
+"""
+
+
+def test_an_overflow_is_shown_where_loops_are_short() -> None:
+    """Many short rows, in place of few rows that no replay goes through."""
+    refused = next(d for d in prove(ROWS).diagnostics if d.code == "int32-overflow")
+    assert refused.verdict is Verdict.REFUTED and refused.witness is not None
+    assert refused.witness.sizes["N"] <= 16 * 1024 and refused.witness.sizes["M"] * refused.witness.sizes["N"] >= 2**31

@@ -18,10 +18,12 @@ from argus.verify.checks.launchable import launchable
 from argus.verify.findings import FailurePlace, Finding, axes_help, unknown
 from argus.verify.model.barriers import mbarrier_use
 from argus.verify.model.data import Data, counted, evaluated, partly_defined
-from argus.verify.model.program import Site
+from argus.verify.model.program import Site, is_launch_constant
 from argus.verify.model.solver import Answer, Solver, z3
 
 _INDEX = "an index expression"
+_MOST_TRIPS = 16
+"""The trips of loops over sizes in a counterexample, if there is one with so few: replays carry loops out."""
 _ARITHMETIC = ("add", "sub", "mul", "neg", "shl", "abs", "floordiv")
 
 
@@ -248,8 +250,18 @@ class BoundsChecker:
         facts = self.facts(site) + self.data.facts(site, exprs) if site else []
         answer = self.solver.holds(goal, facts)
         if answer.verdict is Verdict.REFUTED:
+            short = [*facts, *self._short_loops()]
+            again = self.solver.holds(goal, short)
+            facts, answer = (short, again) if again.verdict is Verdict.REFUTED else (facts, answer)
             answer = self.solver.shrink(goal, facts, self._order(site), answer)
         return answer
+
+    def _short_loops(self) -> Iterator[z3.BoolRef]:
+        """Yield conditions that loops over sizes are short enough to be replayed."""
+        for stmt in (s.stmt for s in self.sites):
+            if isinstance(stmt, For) and is_launch_constant(stmt.start) and is_launch_constant(stmt.stop):
+                trips = self.solver.integer(stmt.stop) - self.solver.integer(stmt.start)
+                yield trips <= stmt.step * _MOST_TRIPS
 
     def _seen(self, site: Site | None, question: tuple[Expr, ...], of: str = "") -> bool:
         """Return True if the same question was asked before in the same loops and branches; record it otherwise.
