@@ -49,7 +49,7 @@ TRIED = 2
 """The share of the limit that replays of refutations, or a search at the end, may take, as a divisor, so that answers
 are prompt."""
 
-FIRST = 2 * STEPS_PER_SECOND
+FIRST = 7 * STEPS_PER_SECOND // 2
 """The steps of a question before small sizes are tried in the simulator. Then it is asked again, with more steps."""
 
 EARLY = 4 * STEPS_PER_SECOND
