@@ -71,6 +71,20 @@ CASES = (
         (("h - h * v", "h + h * v"), ("h - h * v", "h - 2.0 * h * v"), ("h - h * v + u", "h - (h + u) * v")),
     ),
     Case(
+        "a decay by a scalar argument",
+        recurrence("al.prod(lambda s: al.where((j < s) & (s <= t), 1.0 - w, 1.0), T)", "h = h * (1.0 - w) + u").replace(
+            '"T C"]):', '"T C"], w: al.float32):'
+        ),
+        (
+            ("h * (1.0 - w)", "h * (1.0 + w)"),
+            ("h * (1.0 - w) + u", "(h + u) * (1.0 - w)"),
+            ("(j < s)", "(j <= s)"),
+            ("(s <= t)", "(s < t)"),
+            ("1.0 - w, 1.0)", "1.0 - w, 0.0)"),
+        ),
+        (("h * (1.0 - w) + u", "u + h - w * h"),),
+    ),
+    Case(
         "a decay by an exponential",
         recurrence("al.exp(al.sum(lambda s: al.where((j < s) & (s <= t), g[s, c], 0.0)))", "h = h * al.exp(v) + u"),
         (("al.exp(v)", "al.exp(-v)"), ("al.exp(v)", "al.exp2(v)"), ("(s <= t)", "(s < t)"), ("al.exp(v)", "v")),

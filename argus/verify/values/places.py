@@ -12,14 +12,25 @@ from argus.verify.values.summands import Summand, one_image
 from argus.verify.values.terms import Load, Term
 
 
-def in_order(together: UnionMap) -> UnionMap:
-    """Return the pairs of points whose last coordinates are equal: the same place of a tile and of a bound variable."""
+def in_order(together: UnionMap, before: int = 0) -> UnionMap:
+    """Return the pairs of points whose last coordinates are equal: the same place of a tile and of a bound variable.
+
+    `before`: of the first point, the coordinate so many places before its last one, such as the number of a trip."""
     result = empty_map()
     for part in map_parts(together):
-        last = part.dim(isl.dim_type.in_) - 1, part.dim(isl.dim_type.out) - 1
+        last = part.dim(isl.dim_type.in_) - 1 - before, part.dim(isl.dim_type.out) - 1
         if min(last) >= 0:
             result = result.union(part.equate(isl.dim_type.in_, last[0], isl.dim_type.out, last[1]).to_union_map())
     return result
+
+
+def _one_by_one(s: Summand, together: UnionMap) -> Iterator[UnionMap]:
+    """Yield ways to assign each point of a product another one, by a coordinate of its own."""
+    depth = max((part.dim(isl.dim_type.in_) for part in map_parts(together)), default=0)
+    for before in range(depth):
+        where = in_order(together, before)
+        if s.points.is_subset(where.domain()) and where.is_single_valued() and where.is_injective():
+            yield where
 
 
 class Places:
@@ -58,6 +69,7 @@ class Places:
             text = "the reduction has a term too many: the specification masks it, or has none of its place"
             raise Mismatch(text, scope.origins(s.roots))
         if not parts:
+            yield from _one_by_one(s, together)
             alike = in_order(together)
             if alike.is_empty():
                 raise Mismatch("a reduction whose terms do not load through the bound variable")
