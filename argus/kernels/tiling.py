@@ -15,7 +15,7 @@ from math import ceil
 
 from argus.ir.machine import MI300X
 from argus.kernels.product_tile import ENGINES, IN_TURNS, LINE, ROWS, SECTOR, ProductShape, Tile
-from argus.kernels.wave_tiles import wave_shapes
+from argus.kernels.wave_tiles import wave_parts, wave_shapes
 from argus.tuning.model import MODELS
 
 _ROW_BITS = 1024  # a row of a tile that the copy engine brings: 128 bytes
@@ -59,8 +59,7 @@ _PLAIN: tuple[_Shape, ...] = tuple(
 def tiles(problem: ProductShape) -> Iterator[Tile]:
     """Yield all tiles that can run `problem`, regardless of their speed."""
     if problem.target == MI300X.target:
-        for rows, columns, depth, waves in wave_shapes(problem.bits):
-            yield Tile(rows, columns, depth, 2, waves, 0)
+        yield from _wave_tiles(problem)
         return
     if problem.target not in MODELS:
         yield Tile(32, 32, 32, 2, 1, 0)  # the CPU target, where small tiles keep lanes as fibers fast
@@ -68,6 +67,15 @@ def tiles(problem: ProductShape) -> Iterator[Tile]:
     yield from _tiles(problem)
     if problem.target == ENGINES and (problem.pack_a or problem.pack_b):
         yield from (replace(tile, packed=True) for tile in _tiles(problem.packed))
+
+
+def _wave_tiles(problem: ProductShape) -> Iterator[Tile]:
+    for shape in wave_shapes(problem.bits):
+        rows, columns, depth, waves = shape
+        tile = Tile(rows, columns, depth, 2, waves, 0)
+        yield tile
+        for part in wave_parts(shape, problem.m, problem.n, problem.k) if problem.batch == 1 else ():
+            yield replace(tile, part=part)
 
 
 def _tiles(problem: ProductShape) -> Iterator[Tile]:

@@ -1,7 +1,8 @@
 """Choose the tile of a matrix product on gfx942: the one with the fewest cycles by the machine's rates.
 
 The model is not calibrated by measurements. A step of a tile takes as long as the slower of the matrix units and LDS.
-Operands are written to LDS once, and every wave reads them; blocks of a compute unit run one after the other.
+Operands are written to LDS once, and every wave reads them; blocks of a compute unit run one after the other. Sums that
+are cut into parts take a second launch, and the parts are written to memory and read again.
 """
 
 from __future__ import annotations
@@ -25,6 +26,9 @@ _SHAPES = (
 _BUFFERS = 2
 _DEPTH = 64  # bytes of k in each row that one step multiplies
 _AROUND = 4000.0  # cycles of a block outside its products: before the first and after the last
+_COMBINE_S = 6e-6  # of the launch that adds parts, without its bytes: assumed
+_PARTED_BLOCKS = 2 * MI300X.multiprocessors
+_MOST_PARTS = 64
 
 
 def wave_shapes(bits: int) -> Iterator[tuple[int, int, int, int]]:
@@ -34,8 +38,29 @@ def wave_shapes(bits: int) -> Iterator[tuple[int, int, int, int]]:
             yield rows, columns, _DEPTH * 8 // bits, waves
 
 
-def wave_seconds(shape: tuple[int, int, int, int], m: int, n: int, k: int, batch: int, bits: int) -> float:
-    """Estimate the seconds of `batch` products c[m, n] = a[m, k] b[n, k] in tiles of `shape`."""
+def wave_parts(shape: tuple[int, int, int, int], m: int, n: int, k: int) -> Iterator[int]:
+    """Yield the terms of a part of the sum, if tiles of `shape` leave most compute units idle: whole steps, two lengths
+    for each power of two, so that sums of many lengths share kernels."""
+    rows, columns, depth, _ = shape
+    blocks, steps, unit = ceil(m / rows) * ceil(n / columns), ceil(k / depth), 4
+    while unit < steps:
+        for length in (unit, unit * 3 // 2):
+            if 2 <= ceil(steps / length) <= min(_MOST_PARTS, _PARTED_BLOCKS // max(blocks, 1)):
+                yield length * depth
+        unit *= 2
+
+
+def wave_seconds(
+    shape: tuple[int, int, int, int], m: int, n: int, k: int, batch: int, bits: int, part: int = 0
+) -> float:
+    """Estimate the seconds of `batch` products c[m, n] = a[m, k] b[n, k] in tiles of `shape`.
+
+    `part`: the terms of each part of the sum, or 0 if the sum is not cut.
+    """
+    if part:
+        parts = ceil(k / part)
+        moved = m * n * (2 * 4 * parts + 2) / MI300X.memory_bytes_s
+        return wave_seconds(shape, m, n, part, batch * parts, bits) + _COMBINE_S + moved
     rows, columns, depth, waves = shape
     blocks = ceil(m / rows) * ceil(n / columns) * batch
     resident = max(MI300X.shared_bytes // (_BUFFERS * (rows + columns) * _DEPTH), 1)

@@ -40,7 +40,10 @@ def test_what_is_done_with_the_sum(swapped: bool, columns: bool) -> None:
     torch.testing.assert_close(got, exact, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize(("target", "stages"), [("sm_80", 2), ("sm_90a", 2), ("sm_90a", 3), ("sm_90a", 4)])
+@pytest.mark.parametrize(
+    ("target", "stages"),
+    [("sm_80", 2), ("sm_90a", 2), ("sm_90a", 3), ("sm_90a", 4), pytest.param("gfx942", 2, marks=pytest.mark.nightly)],
+)
 def test_parts_are_proved(target: str, stages: int) -> None:
     """Also those of fewer steps than there are stages, whose buffers are filled once."""
     shape = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 64, "STAGES": stages, "PRODUCERS": 4 * (target == "sm_90a")}

@@ -31,6 +31,16 @@ def best(m: int, n: int, k: int, **rest: object) -> Tile:
     return ranked(replace(LARGE, m=m, n=n, k=k, **rest))[0][0]  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(("rows", "cut"), [(256, True), (512, False), (4096, False)])
+def test_long_sums_of_few_tiles_are_cut_on_gfx942(rows: int, cut: bool) -> None:
+    """Parts are whole steps, and together no more blocks than compute units take in two rounds."""
+    tile = best(rows, rows, 65536 if cut else 8192, target="gfx942", bulk=False)
+    assert bool(tile.part) == cut
+    if cut:
+        assert tile.part % tile.block_k == 0
+        assert tile.parts(65536) * -(-rows // tile.block_m) * -(-rows // tile.block_n) <= 608
+
+
 def test_large_products_get_the_largest_tile_and_fewer_blocks_than_processors_a_smaller_one() -> None:
     assert (best(4096, 4096, 4096).block_m, best(4096, 4096, 4096).block_n) == (128, 256)
     assert best(1000, 3000, 5000).block_n < 256 and best(512, 512, 512).block_n <= 64
