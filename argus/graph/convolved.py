@@ -51,6 +51,12 @@ def convolution(x: Any, weight: Any, bias: Any, *rest: Any) -> Any:
                 return found
     outer, inner = weight.shape[0] // groups, weight.shape[1]
     channels, filters = (outer, inner) if transposed else (inner, outer)
+    if channels == filters == 1:
+        return _depthwise(x, weight, bias, stride, padding, dilation, transposed, further, groups)
+    if groups == 1 and _is_a_product(x, taps, stride, padding, further):
+        matrix = weight.flatten(1).T if transposed else weight.flatten(1)
+        made = torch.bmm(matrix.expand(x.shape[0], *matrix.shape), x.flatten(2))
+        return (made if bias is None else made + bias[:, None]).unflatten(2, x.shape[2:])
     if channels < LEAST_CHANNELS or filters < LEAST_FILTERS:
         return NotImplemented
     if groups == 1 and not transposed:
@@ -95,6 +101,29 @@ def _of_one_window(x: Any, weight: Any, bias: Any, dilation: Any) -> Any:
     rows, filters = x.flatten(1), weight.flatten(1).t()
     made = rows.mm(filters) if bias is None else torch.addmm(bias, rows, filters)
     return made.reshape(*made.shape, *(1 for _ in weight.shape[2:]))
+
+
+def _depthwise(
+    x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, transposed: bool, further: Any, groups: int
+) -> Any:
+    """Lay out the filters of a depthwise convolution like the channels of its image. A transposed one without strides
+    becomes an ordinary one, with its filters flipped."""
+    places = [*range(2, x.dim())]
+    borders = [d * (t - 1) - p for d, t, p in zip(dilation, weight.shape[2:], padding, strict=True)]
+    if transposed and {*stride} == {1} and not any(further) and min(borders) >= 0:
+        return aten.convolution.default(x, weight.flip(places), bias, stride, borders, dilation, False, further, groups)
+    packed = _laid_out(weight, [*places, 0, 1]) if x.stride(1) == 1 and not transposed else weight
+    if packed is weight:
+        return NotImplemented
+    return aten.convolution.default(x, packed, bias, stride, padding, dilation, False, further, groups)
+
+
+def _is_a_product(x: Any, taps: Any, stride: Any, padding: Any, further: Any) -> bool:
+    """Return True for a convolution with one tap that is a product for each image, whose rows the copy engine can read.
+    """
+    places = prod(x.shape[2:])
+    one = {*taps, *stride} == {1} and not any(padding) and not any(further)
+    return one and x.dtype.itemsize == 2 and x.is_contiguous() and places > 1 and places * x.dtype.itemsize % 16 == 0
 
 
 def _packed(x: Any, weight: Any, bias: Any, channels: int, filters: int, *rest: Any) -> Any:

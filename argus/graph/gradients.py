@@ -92,6 +92,8 @@ def _of_weight(small: Any, image: Any, weight: Any, steps: Sequence[list[int]], 
               small.shape[2 + d] + gap * (weight.shape[2 + d] - 1) // s + (d == 0))
         for d, (s, p, gap) in enumerate(zip(*steps, strict=True))
     ]  # fmt: skip
+    if groups == 1 and all(line.taps == line.stride == 1 and not line.padding for line in lines):
+        return _of_one_tap(small, image).reshape(weight.shape)
     factor = _small_by_channels(small, lines).unflatten(0, (groups, -1))
     found: dict[tuple[int, ...], Any] = {}
     for remainders, moved in _images(image, lines):
@@ -101,6 +103,17 @@ def _of_weight(small: Any, image: Any, weight: Any, steps: Sequence[list[int]], 
             found[remainders] = _product(factor, windows)
     made = _joined(found, lines, ())
     return made.permute(0, 1, made.dim() - 1, *range(2, made.dim() - 1)).flatten(0, 1).contiguous()
+
+
+def _of_one_tap(small: Any, image: Any) -> Any:
+    """Return the product of gradients and image, [filters, channels], over the images and their places. Neither is
+    copied if its channels are last, or if its rows can be read for each image."""
+    rows = small.shape[2:].numel() * small.dtype.itemsize
+    if small.dtype != torch.float32 and small.is_contiguous() and image.is_contiguous() and rows % 16 == 0:
+        a, b = (wide(x.flatten(2)) for x in (small, image))
+        return torch.bmm(a, b.mT).sum(0).to(small.dtype)
+    a, b = (x.transpose(0, 1).flatten(1).unsqueeze(0) for x in (small, image))
+    return _product(a, b)
 
 
 def _joined(found: dict[tuple[int, ...], Any], lines: Sequence[_Line], first: tuple[int, ...]) -> Any:

@@ -47,6 +47,20 @@ def test_taps_that_no_remainder_meets() -> None:
         _agree(2, stride, 2, dilation, 1, False)
 
 
+@pytest.mark.parametrize("form", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_one_tap_is_a_product_of_what_lies_in_memory(dtype: Any, form: Any) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(3, CHANNELS, 4, 6, dtype=dtype).to(memory_format=form)
+    weight = torch.randn(FILTERS, CHANNELS, 1, 1, dtype=dtype)
+    arguments = ([1, 1], [0, 0], [1, 1], False, [0, 0], 1)
+    gradient = torch.randn(3, FILTERS, 4, 6, dtype=dtype).to(memory_format=form)
+    mask = [False, True, False]
+    wanted = torch.ops.aten.convolution_backward(gradient, x, weight, None, *arguments, mask)
+    found = convolution_backward(gradient, x, weight, None, *arguments, mask)
+    torch.testing.assert_close(found[1], wanted[1], rtol=1e-2, atol=1e-1 if dtype is torch.bfloat16 else 1e-4)
+
+
 class Image(nn.Module):
     """Convolutions with a stride, in groups, and by channels."""
 
