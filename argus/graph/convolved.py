@@ -104,8 +104,9 @@ def _of_one_window(x: Any, weight: Any, bias: Any, dilation: Any) -> Any:
 
 
 def _depthwise(
-    x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, transposed: bool, further: Any, groups: int
-) -> Any:
+    x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, transposed: bool, further: Any,
+    groups: int,
+) -> Any:  # fmt: skip
     """Lay out the filters of a depthwise convolution like the channels of its image. A transposed one without strides
     becomes an ordinary one, with its filters flipped."""
     places = [*range(2, x.dim())]

@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 from argus.graph.decompose_products import parts_of
+from argus.graph.library import WeightGradient
 from argus.graph.two_steps import wide
 from argus.graph.windows import each
 
@@ -37,9 +38,15 @@ def convolution_backward(
         return NotImplemented
     steps = tuple(each(v, dims) for v in (stride, padding, dilation))
     of_x = of_weight = of_bias = None
+    leaves = wanted[1] and gradient.device.type == "cuda" and _is_left(gradient, x, weight, steps, transposed, groups)
+    if leaves and not wanted[0] and not wanted[2]:
+        return NotImplemented
     if wanted[0]:
         of_x = _of_image(gradient, x, weight, steps, transposed, groups)
-    if wanted[1]:
+    if leaves:
+        rest = (stride, padding, dilation, transposed, further, groups)
+        of_weight = aten.convolution_backward.default(gradient, x, weight, None, *rest, [False, True, False])[1]
+    elif wanted[1]:
         small, image = (x, gradient) if transposed else (gradient, x)
         of_weight = _of_weight(small, image, weight, steps, groups)
     if wanted[2]:
@@ -63,6 +70,27 @@ def _of_image(gradient: Any, x: Any, weight: Any, steps: Sequence[list[int]], tr
 
 
 # ---------------------------------------------------------------------------- weights
+
+
+def _is_left(gradient: Any, x: Any, weight: Any, steps: Sequence[list[int]], transposed: bool, groups: int) -> bool:
+    """Return True if the library computes the gradient of the weights faster."""
+    small = x if transposed else gradient
+    stride, padding, _ = steps
+    bits = 8 * small.dtype.itemsize
+    if bits > 32 or (bits == 32 and not torch.backends.cudnn.allow_tf32):
+        return False
+    one = groups == 1 and {*stride, *weight.shape[2:]} == {1} and not any(padding)
+    last = all(t.stride(1) == 1 for t in (x, gradient))
+    return WeightGradient(
+        read=(x.numel() + gradient.numel()) * x.dtype.itemsize,
+        bits=bits,
+        products=small.numel() // small.shape[1] * weight.numel(),
+        dims=weight.dim() - 2,
+        depthwise=weight.shape[1] == 1 and groups > 1,
+        last=last,
+        copied=not one or not (last or (bits == 16 and small.shape[2:].numel() % 8 == 0)),
+        parts=prod(stride),
+    ).is_left()
 
 
 @dataclass(frozen=True)

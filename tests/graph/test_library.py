@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 pytest.importorskip("torch")
 
 from argus.graph.capture import Meta, _is_copied
-from argus.graph.library import copies_too_much
+from argus.graph.library import WeightGradient, copies_too_much
 
 
 def rows(count: int, terms: int, batch: tuple[int, ...] = ()) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -46,3 +48,24 @@ def test_only_float32_on_a_gpu_is_left(device: str, dtype: str, left: bool) -> N
     first = Meta((2048, 8192), (8192, 1), dtype, device, False)
     second = Meta((8192, 4096), (4096, 1), dtype, device, False)
     assert _is_copied(dtype, first, second) is left
+
+
+IMAGES = {"read": 51_380_224, "bits": 16, "products": 7_398_752_256, "dims": 2, "parts": 1}
+"""Gradients of 3 x 3 filters of 64 images with 64 channels of 56 x 56 pixels."""
+
+
+@pytest.mark.parametrize(
+    ("change", "left"),
+    [
+        ({}, True),
+        ({"last": False, "bits": 32, "read": 51_380_224, "products": 3_699_376_128}, False),
+        ({"bits": 32, "products": 3_699_376_128}, True),
+        ({"depthwise": True, "products": 629_407_744}, True),
+        ({"depthwise": True, "products": 629_407_744, "last": False}, False),  # PyTorch has a kernel of its own for these
+        ({"dims": 3, "bits": 32, "products": 7_247_757_312}, True),
+    ],
+)
+def test_gradients_of_weights_whose_copies_cost_too_much(change: dict[str, Any], left: bool) -> None:
+    """As measured on one H200: kernels were faster where nothing is left."""
+    case: dict[str, Any] = IMAGES | {"depthwise": False, "last": True, "copied": True} | change
+    assert WeightGradient(**case).is_left() is left
