@@ -5,17 +5,20 @@
 Attention of float32 with few scores is written out (`argus.graph.encoder`). For 16 bits, the library has proved kernels
 for attention without a mask, for causal attention and for windows, forward and backward.
 A mask that the graph computes from numbers alone is computed once, when the graph is compiled, and is recognised by its
-elements. Attention with other masks stays as it is.
+elements. Attention with other masks stays as it is. The same holds for the attention inside of a function of PyTorch
+that Dynamo does not look into (`multi_head_attention_forward`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any
 
 import torch
 from torch._subclasses.fake_tensor import unset_fake_temporarily
+from torch.nn import functional
 
 from argus.diagnostic import LaunchError
 from argus.graph.constant import computed
@@ -42,27 +45,65 @@ def call_library(gm: torch.fx.GraphModule) -> None:
         if not isinstance(part, torch.fx.GraphModule):
             continue
         for node in list(part.graph.nodes):
-            if node.op == "call_function" and node.target is torch.nn.functional.scaled_dot_product_attention:
+            if node.op == "call_function" and node.target is functional.scaled_dot_product_attention:
                 _replace(part, node)
+            elif node.op == "call_function" and node.target is functional.multi_head_attention_forward:
+                node.target = _many_heads
         part.recompile()  # Nodes without users stay: in this graph, some of them write their arguments.
 
 
+def _many_heads(*args: Any, **kwargs: Any) -> Any:
+    """Compute `multi_head_attention_forward`: for itself, by operators, if there is no mask and no dropout, and if no
+    weights of attention are wanted."""
+    function = functional.multi_head_attention_forward
+    bound = signature(function).bind(*args, **kwargs)
+    bound.apply_defaults()
+    given = bound.arguments
+    q, k, v = (given[name] for name in ("query", "key", "value"))
+    absent = all(given[name] is None for name in _HEADS_WITHOUT)
+    if not absent or given["need_weights"] or given["use_separate_proj_weight"] or given["add_zero_attn"] or q.dim() != 3:
+        return function(*args, **kwargs)
+    if given["is_causal"] or (given["training"] and given["dropout_p"]):
+        return function(*args, **kwargs)
+    weights, heads, bias = given["in_proj_weight"], given["num_heads"], given["in_proj_bias"]
+    if q is k is v:
+        projected = functional.linear(q, weights, bias).chunk(3, -1)
+    else:
+        biases = (None,) * 3 if bias is None else bias.chunk(3)
+        projected = tuple(map(functional.linear, (q, k, v), weights.chunk(3), biases))
+    factors = [x.unflatten(-1, (heads, -1)).permute(1, 2, 0, 3) for x in projected]
+    call, ways = _way(factors, _given((), {}), Form(False)) or (functional.scaled_dot_product_attention, {})
+    found = call(*factors, **ways).permute(2, 0, 1, 3).flatten(2)
+    return functional.linear(found, given["out_proj_weight"], given["out_proj_bias"]), None
+
+
+_HEADS_WITHOUT = ("bias_k", "bias_v", "key_padding_mask", "attn_mask", "static_k", "static_v")
+
+
+def _given(args: Any, kwargs: Any) -> dict[str, Any]:
+    """Return the arguments of a call of attention by name."""
+    return dict(zip(_ORDER, _DEFAULTS, strict=True)) | dict(zip(_ORDER, args, strict=False)) | kwargs
+
+
+def _way(tensors: list[Any], given: dict[str, Any], form: Form | None) -> tuple[Any, dict[str, Any]] | None:
+    """Return the function that computes attention with a form of mask, and its arguments beside the factors; None if it
+    stays with PyTorch. Without a mask in the call, attention of few scores is written out."""
+    if given["attn_mask"] is None and given["dropout_p"] == 0 and is_written_out(*tensors):
+        return attention, {"scale": given["scale"], "causal": bool(given["is_causal"])}
+    if form is None or not _suits(tensors, given) or not _has_kernel(tensors, form):
+        return None
+    return _attended, {"causal": form.causal, "window": form.window, "scale": given["scale"]}
+
+
 def _replace(gm: torch.fx.GraphModule, node: Any) -> None:
-    given = dict(zip(_ORDER, _DEFAULTS, strict=True)) | dict(zip(_ORDER, node.args, strict=False)) | node.kwargs
+    given = _given(node.args, node.kwargs)
     factors = tuple(given[name] for name in _ORDER[:3])
     tensors = [factor.meta.get("example_value") for factor in factors if isinstance(factor, torch.fx.Node)]
     if len(tensors) != 3 or not all(isinstance(x, torch.Tensor) for x in tensors):
         return
-    if given["attn_mask"] is None and given["dropout_p"] == 0 and is_written_out(*tensors):
-        ways = {"scale": given["scale"], "causal": bool(given["is_causal"])}
-        return _replaced_by(gm, node, attention, factors, ways)
-    if not _suits(tensors, given):
-        return
-    form = _form(gm, tensors, given)
-    if form is None or not _has_kernel(tensors, form):
-        return
-    ways = {"causal": form.causal, "window": form.window, "scale": given["scale"]}
-    _replaced_by(gm, node, _attended, factors, ways)
+    form = _form(gm, tensors, given) if _suits(tensors, given) else None
+    if way := _way(tensors, given, form):
+        _replaced_by(gm, node, way[0], factors, way[1])
 
 
 def _replaced_by(gm: torch.fx.GraphModule, node: Any, call: Any, factors: tuple[Any, ...], ways: Any) -> None:

@@ -10,7 +10,8 @@ torch = pytest.importorskip("torch")
 
 from torch.nn import functional as F  # noqa: E402
 
-from argus.graph.calls import Form, call_library, form_of  # noqa: E402
+from argus.graph.backend import Backend, Survey  # noqa: E402
+from argus.graph.calls import Form, _many_heads, call_library, form_of  # noqa: E402
 from argus.graph.constant import computed  # noqa: E402
 from tests.graph.compiled import compiled, left, taken  # noqa: E402
 
@@ -120,3 +121,27 @@ def test_a_causal_mask_becomes_causal_attention_with_its_gradient() -> None:
         torch.testing.assert_close(own, right, rtol=3e-2, atol=6e-2)
     report = backend.report(call)
     assert {"attention", "attention_backward"} <= set(taken(report)) and not left(report)
+
+
+@pytest.mark.parametrize("alone", [True, False])
+@pytest.mark.parametrize("ways", [{"need_weights": False}, {}, {"need_weights": False, "masked": True}])
+def test_attention_of_several_heads_is_that_of_pytorch(ways: dict[str, Any], alone: bool) -> None:
+    """With a mask, or if weights of attention are wanted, PyTorch's function is called."""
+    torch.manual_seed(0)
+    x, y = torch.randn(5, 3, 16), torch.randn(5, 3, 16)
+    inner = torch.nn.MultiheadAttention(16, 2)
+    mask = torch.ones(5, 5, dtype=torch.bool).tril() if ways.get("masked") else None
+    arguments = (
+        x, *(x, x) if alone else (y, y), 16, 2, inner.in_proj_weight, inner.in_proj_bias, None, None, False, 0.0,
+        inner.out_proj.weight, inner.out_proj.bias, True, None, ways.get("need_weights", True), mask,
+    )  # fmt: skip
+    found, wanted = _many_heads(*arguments), F.multi_head_attention_forward(*arguments)
+    torch.testing.assert_close(found[0], wanted[0])
+    assert (found[1] is None) == (wanted[1] is None)
+
+
+def test_attention_of_several_heads_has_operators_with_kernels() -> None:
+    torch._dynamo.reset()
+    backend, model = Backend(survey=Survey("sm_90a", prove=False)), torch.nn.MultiheadAttention(16, 2)
+    torch.compile(model, backend=backend, dynamic=False)(*[torch.randn(5, 3, 16)] * 3, need_weights=False)
+    assert not left(backend.report(model))
