@@ -53,36 +53,40 @@ def call_library(gm: torch.fx.GraphModule) -> None:
 
 
 def _many_heads(*args: Any, **kwargs: Any) -> Any:
-    """Compute `multi_head_attention_forward`: for itself, by operators, if there is no mask and no dropout, and if no
-    weights of attention are wanted."""
+    """Compute `multi_head_attention_forward` by operators, if the call asks for nothing that has none here."""
     function = functional.multi_head_attention_forward
     bound = signature(function).bind(*args, **kwargs)
     bound.apply_defaults()
-    given = bound.arguments
-    q, k, v = (given[name] for name in ("query", "key", "value"))
-    absent = all(given[name] is None for name in _HEADS_WITHOUT)
-    if not absent or given["need_weights"] or given["use_separate_proj_weight"] or given["add_zero_attn"] or q.dim() != 3:
+    given: dict[str, Any] = bound.arguments
+    plain = all(given[name] is None or given[name] is False for name in _LEFT_IF_GIVEN)
+    if not plain or given["query"].dim() != 3 or (given["training"] and given["dropout_p"]):
         return function(*args, **kwargs)
-    if given["is_causal"] or (given["training"] and given["dropout_p"]):
-        return function(*args, **kwargs)
-    weights, heads, bias = given["in_proj_weight"], given["num_heads"], given["in_proj_bias"]
-    if q is k is v:
-        projected = functional.linear(q, weights, bias).chunk(3, -1)
-    else:
-        biases = (None,) * 3 if bias is None else bias.chunk(3)
-        projected = tuple(map(functional.linear, (q, k, v), weights.chunk(3), biases))
-    factors = [x.unflatten(-1, (heads, -1)).permute(1, 2, 0, 3) for x in projected]
+    factors = [x.unflatten(-1, (given["num_heads"], -1)).permute(1, 2, 0, 3) for x in _projected(given)]
     call, ways = _way(factors, _given((), {}), Form(False)) or (functional.scaled_dot_product_attention, {})
     found = call(*factors, **ways).permute(2, 0, 1, 3).flatten(2)
     return functional.linear(found, given["out_proj_weight"], given["out_proj_bias"]), None
 
 
-_HEADS_WITHOUT = ("bias_k", "bias_v", "key_padding_mask", "attn_mask", "static_k", "static_v")
+_LEFT_IF_GIVEN = (
+    "need_weights", "is_causal", "add_zero_attn", "use_separate_proj_weight", "bias_k", "bias_v", "key_padding_mask",
+    "attn_mask", "static_k", "static_v",
+)  # fmt: skip
+
+
+def _projected(given: dict[str, Any]) -> tuple[Any, ...]:
+    """Return the queries, keys and values of all heads: by one product, if they are those of one sequence."""
+    q, k, v, weights, bias = (given[n] for n in ("query", "key", "value", "in_proj_weight", "in_proj_bias"))
+    if q is k is v:
+        return tuple(functional.linear(q, weights, bias).chunk(3, -1))
+    biases = (None,) * 3 if bias is None else bias.chunk(3)
+    return tuple(functional.linear(*each) for each in zip((q, k, v), weights.chunk(3), biases, strict=True))
 
 
 def _given(args: Any, kwargs: Any) -> dict[str, Any]:
     """Return the arguments of a call of attention by name."""
-    return dict(zip(_ORDER, _DEFAULTS, strict=True)) | dict(zip(_ORDER, args, strict=False)) | kwargs
+    given: dict[str, Any] = dict(zip(_ORDER, _DEFAULTS, strict=True))
+    given.update(zip(_ORDER, args, strict=False))
+    return given | dict(kwargs)
 
 
 def _way(tensors: list[Any], given: dict[str, Any], form: Form | None) -> tuple[Any, dict[str, Any]] | None:

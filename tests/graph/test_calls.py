@@ -132,7 +132,7 @@ def test_attention_of_several_heads_is_that_of_pytorch(ways: dict[str, Any], alo
     inner = torch.nn.MultiheadAttention(16, 2)
     mask = torch.ones(5, 5, dtype=torch.bool).tril() if ways.get("masked") else None
     arguments = (
-        x, *(x, x) if alone else (y, y), 16, 2, inner.in_proj_weight, inner.in_proj_bias, None, None, False, 0.0,
+        x, *((x, x) if alone else (y, y)), 16, 2, inner.in_proj_weight, inner.in_proj_bias, None, None, False, 0.0,
         inner.out_proj.weight, inner.out_proj.bias, True, None, ways.get("need_weights", True), mask,
     )  # fmt: skip
     found, wanted = _many_heads(*arguments), F.multi_head_attention_forward(*arguments)
