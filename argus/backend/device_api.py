@@ -239,6 +239,8 @@ _HOPPER = (
        "arrives at barrier `id`, 1 to 15, for which others wait until THREADS threads have", "bar.arrive", NVIDIA),
     _f("matrix_descriptor", "", "u64", f"{SHARED}, int leading", "of an operand from smem + offset: rows of 128 bytes "
        "in the 128-byte swizzle, in panels of `leading` bytes if they go along m or n", "", NVIDIA),
+    _f("narrow_descriptor", "", "u64", SHARED, "of an operand from smem + offset, k along its rows: rows of "
+       "64 bytes in the 64-byte swizzle", "", NVIDIA),
     _f("descriptor_at", "", "u64", "u64 descriptor, int units", "the same, `units` times 16 bytes on", "", NVIDIA),
     _f("wgmma_fence", "", "void", "", "orders the warpgroup's registers with the products that follow", "", NVIDIA,
        True),

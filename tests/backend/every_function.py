@@ -280,7 +280,7 @@ def hopper() -> str:
             values = row.c.num_values
             body = [
                 "const argus::u64 a = argus::matrix_descriptor(smem, 0, 16);",
-                "const argus::u64 b = argus::descriptor_at(a, 512);",
+                "const argus::u64 b = argus::descriptor_at(argus::narrow_descriptor(smem, 8192), 2);",
                 f"alignas(16) float d[{values}];",
                 "argus::wgmma_forget(d);",
                 f"for (int i = 0; i < {values}; ++i) d[i] = 0.0f;",

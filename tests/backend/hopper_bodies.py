@@ -201,7 +201,7 @@ def swizzled(rows: int) -> NDArray[np.int64]:
 class Product:
     """One product: operand types, which operands lie along m or n, whether `a` is in registers, and how many steps of k
     the operands begin after their tile does. It is made by each of `blocks` blocks of a cluster, and the operands'
-    tiles begin at byte `base` of the shared memory."""
+    tiles begin at byte `base` of the shared memory. `narrow`: their rows have 64 bytes."""
 
     row: WgmmaRow
     a: DType
@@ -211,10 +211,11 @@ class Product:
     step: int = 0
     blocks: int = 1
     base: int = 0
+    narrow: bool = False
 
     def __str__(self) -> str:
         majors = "".join("mn" if x else "k" for x in self.across)
-        place = f"{self.step}-{self.blocks}-{self.base}"
+        place = f"{self.step}-{self.blocks}-{self.base}{'-narrow' if self.narrow else ''}"
         return f"{self.row.name}-{self.a}-{self.b}-{majors}{'-registers' if self.registers else ''}-{place}"
 
 
@@ -232,6 +233,7 @@ def every_product(n: int) -> Iterator[Product]:
                 for way in ways:
                     yield Product(row, a, b, (False, way), True, number % 4)
                     number += 1
+        yield Product(row, row.operands[0], row.operands[0], step=number % 2, narrow=True)
 
 
 def encoded(values: NDArray[np.int64], dtype: DType) -> Array:
@@ -252,12 +254,13 @@ def encoded(values: NDArray[np.int64], dtype: DType) -> Array:
 
 
 def panelled(values: Array, width: int) -> Array:
-    """The bytes of a matrix in panels of `width` columns, in the 128-byte swizzle."""
+    """The bytes of a matrix in panels of `width` columns, in the swizzle of their rows: of 128 or 64 bytes."""
     rows, columns = values.shape
     panels = values.reshape(rows, columns // width, width).transpose(1, 0, 2).reshape(-1, width)
-    units = np.ascontiguousarray(panels).view(np.uint8).reshape(-1, 8, 16)
+    count = width * values.itemsize // 16
+    units = np.ascontiguousarray(panels).view(np.uint8).reshape(-1, count, 16)
     line = np.arange(units.shape[0])[:, None]
-    return np.asarray(units[line, np.arange(8)[None, :] ^ line % 8]).reshape(-1)
+    return np.asarray(units[line, np.arange(count)[None, :] ^ line * count // 8 % count]).reshape(-1)
 
 
 @dataclass(frozen=True)
@@ -277,11 +280,11 @@ def check_product(run: Runner, case: Product) -> None:
 
 
 def prepared(case: Product, symbol: str) -> Prepared:
-    """D = C + A B^T by `symbol`. Tiles are four steps of k deep, and read from `step` on."""
+    """D = C + A B^T by `symbol`. Tiles are four steps of k deep, or two narrow ones, and read from `step` on."""
     row, (m, n, k) = case.row, case.row.shape
     size, count = case.a.bytes, row.c.num_values
-    width = 128 // size
-    wide, depth = -(-n // width) * width if case.across[1] else n, 4 * k
+    width = (64 if case.narrow else 128) // size
+    wide, depth = -(-n // width) * width if case.across[1] else n, width if case.narrow else 4 * k
     a, b, c = (RNG.integers(-4, 5, (m, depth)), RNG.integers(-4, 5, (wide, depth)), RNG.integers(-100, 100, (m, n)))
     tiles = [
         panelled(encoded(x.T if across else x, dtype), width)
@@ -293,6 +296,9 @@ def prepared(case: Product, symbol: str) -> Prepared:
     held = encoded(a[:, columns].reshape(-1)[row.a.linear()], case.a)
     types = f"{cpp_type(case.a)}, {cpp_type(case.b)}, {int(case.across[0])}, {int(case.across[1])}"
     left = "x" if case.registers else "left"
+    places = (case.base, case.base + tiles[0].size)
+    form = "narrow_descriptor(smem, {})" if case.narrow else f"matrix_descriptor(smem, {{}}, {depth * 128})"
+    of = [form.format(place) for place in places]
     body = f"""    const int at = argus::block_id<0>() * 128 + t;
     for (int i = t; i < {image.size // 4}; i += 128) argus::store_shared<1>(smem, {case.base} + i * 4, image + i);
     argus::async_fence();
@@ -303,10 +309,8 @@ def prepared(case: Product, symbol: str) -> Prepared:
     for (int i = 0; i < {count}; ++i) d[i] = c[at * {count} + i];
     #pragma unroll
     for (int i = 0; i < {row.a.num_values}; ++i) x[i] = a[t * {row.a.num_values} + i];
-    const argus::u64 left = argus::descriptor_at(
-        argus::matrix_descriptor(smem, {case.base}, {depth * 128}), {steps[0]});
-    const argus::u64 right = argus::descriptor_at(
-        argus::matrix_descriptor(smem, {case.base + tiles[0].size}, {depth * 128}), {steps[1]});
+    const argus::u64 left = argus::descriptor_at(argus::{of[0]}, {steps[0]});
+    const argus::u64 right = argus::descriptor_at(argus::{of[1]}, {steps[1]});
     argus::wgmma_hold(d);
     argus::wgmma_hold(x);
     argus::wgmma_fence();

@@ -66,6 +66,8 @@ PRODUCTS = (
     case("wgmma_m64n32k8", tfloat32, registers=True),
     case("wgmma_m64n32k32", float8_e4m3fn, float8_e5m2, step=1),
     case("wgmma_m64n16k32", float8_e5m2, float8_e4m3fn, registers=True),
+    case("wgmma_m64n64k16", bfloat16, step=1, narrow=True),
+    case("wgmma_m64n32k32", float8_e4m3fn, step=1, narrow=True),
 )
 
 

@@ -266,6 +266,9 @@ template <int THREADS> void role_barrier_arrive(int id) {
 inline u64 matrix_descriptor(shared_t, int offset, int leading) {
     return u64(1) << 62 | u64(1024 / 16) << 32 | u64(leading >> 4) << 16 | static_cast<u64>(offset >> 4);
 }
+inline u64 narrow_descriptor(shared_t, int offset) {
+    return u64(2) << 62 | u64(512 / 16) << 32 | u64(1) << 16 | static_cast<u64>(offset >> 4);
+}
 inline u64 descriptor_at(u64 descriptor, int units) {
     return (descriptor >> 32 << 32) | (static_cast<unsigned>(descriptor) + static_cast<unsigned>(units));
 }

@@ -218,6 +218,11 @@ ARGUS_FN u64 matrix_descriptor(shared_t smem, int offset, int leading) {
     return u64(0x40000040u) << 32 | static_cast<unsigned>(leading >> 4) << 16 | start >> 4;
 }
 
+// The same of rows of 64 bytes: 512 bytes from 8 rows to the next; 64-byte swizzle.
+ARGUS_FN u64 narrow_descriptor(shared_t smem, int offset) {
+    return u64(0x80000020u) << 32 | 1u << 16 | ((smem + offset) & 0x3ffff) >> 4;
+}
+
 // Only the low word moves: nothing carries out of it.
 ARGUS_FN u64 descriptor_at(u64 descriptor, int units) {
     return (descriptor >> 32 << 32) | static_cast<unsigned>(static_cast<unsigned>(descriptor) + units);

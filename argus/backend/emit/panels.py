@@ -1,6 +1,6 @@
 """Shared tiles in panels, the form in which the copy engine and asynchronous products address them: rows of 128 bytes
-in the 128-byte swizzle, one panel of columns after another. Stored boxes may have rows of 64 or 32 bytes, in the
-swizzle of that width."""
+in the 128-byte swizzle, one panel of columns after another. Tiles of 64 bytes a row, and stored boxes of 64 or 32
+bytes a row, are in the swizzle of that width."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from argus.backend.emit.scope import Domain, Writer
 from argus.backend.emit.sums import Parts, split, sum_text, times_text
 from argus.ir.expr import Coord, Expr, Thread, walk
 from argus.ir.instruction import WgmmaRow
-from argus.ir.instruction.limits import NARROW_ROWS, ROW_BYTES
+from argus.ir.instruction.limits import NARROW_ROW, NARROW_ROWS, ROW_BYTES, row_bytes
 from argus.ir.nodes import Shared
 from argus.layout import FragmentLayout, Layout, Swizzle, SwizzledLayout
 from argus.source import Span
@@ -145,8 +145,10 @@ def matrix_descriptor(
     The part that is the same for all products is computed in the prologue. Raises `ArgusError` "mma-operand" if the
     tile does not have a layout that the instruction reads.
     """
-    panels, major = panels_of(shared, span, "mma-operand"), int(index[-2] == Coord(2))
-    if index[-2:] != ((Coord(2), Coord(axis)) if major else (Coord(axis), Coord(2))) or major > row.transposes:
+    wide, major = row_bytes(shared.shape[-1], shared.dtype.bytes), int(index[-2] == Coord(2))
+    panels, narrow = panels_of(shared, span, "mma-operand", wide), wide == NARROW_ROW
+    transposes = row.transposes and not narrow
+    if index[-2:] != ((Coord(2), Coord(axis)) if major else (Coord(axis), Coord(2))) or major > transposes:
         raise problem("mma-operand", f"{row.name} does not read `{shared.name}` in that order", span,
                       "read it by rows and depth, or, if it has 16 bits, by depth and rows")  # fmt: skip
     rows, columns = (blocks.at[2], blocks.at[axis]) if major else (blocks.at[axis], blocks.at[2])
@@ -160,7 +162,9 @@ def matrix_descriptor(
     if mine is None or (offsets != offsets[:1] + (offsets[:, :1] - offsets[0, 0])).any():
         raise problem("mma-operand", f"warpgroups read `{shared.name}` at places of no rule", span)
     leading = panels.step * shared.dtype.bytes if major and panels.step else _UNIT
-    start = writer.hoist("argus::u64", f"argus::matrix_descriptor(smem, {shared.offset}, {leading})", "p")
+    whole = f"matrix_descriptor(smem, {shared.offset}, {leading})"
+    described = f"narrow_descriptor(smem, {shared.offset})" if narrow else whole
+    start = writer.hoist("argus::u64", f"argus::{described}", "p")
     share = sum_text([times_text(name, f) for name, f in mine.factors.items() if f])
     if share != "0":
         start = writer.hoist("argus::u64", f"argus::descriptor_at({start}, argus::uniform({share}))", "p")

@@ -7,6 +7,8 @@ from argus.ir.machine import H200
 ROW_BYTES = 128
 """Bytes in a row of a tile that bulk copies fill and asynchronous products read. This is the width of the 128-byte
 swizzle."""
+NARROW_ROW = 64
+"""Bytes in a row of a tile that is no wider: the width of the 64-byte swizzle. Products read it along the depth."""
 NARROW_ROWS = (64, 32, 16)
 """Bytes in the other rows that bulk copies store: rows with the swizzles of 64 and 32 bytes, and rows without a
 swizzle."""
@@ -20,6 +22,11 @@ MAX_COUNT = (1 << 20) - 1
 """Largest number of arrivals, and of bytes, in one phase (PTX ISA, mbarrier)."""
 MAX_CLUSTER = 8
 """Largest number of blocks in a cluster that every device supports (CUDA C++ guide, thread block clusters)."""
+
+
+def row_bytes(columns: int, bytes: int) -> int:
+    """Return the bytes in a row of a panel of a tile with so many columns of `bytes` each."""
+    return NARROW_ROW if columns * bytes == NARROW_ROW else ROW_BYTES
 
 
 def registers_at_first(threads: int) -> int:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from argus.ir.expr import Const, Coord, Elem, Expr, Op, coords
 from argus.ir.instruction import BULK_LOADS, INSTRUCTIONS, MULTICASTS, CopyRow, Mechanism, Order, ReduceRow
-from argus.ir.instruction.limits import MAX_BOX, NARROW_ROWS, ROW_BYTES, SWIZZLE_ATOM
+from argus.ir.instruction.limits import MAX_BOX, NARROW_ROWS, ROW_BYTES, SWIZZLE_ATOM, row_bytes
 from argus.ir.nodes import Access, Accumulate, Among, BulkCopy, Kernel, Shared, Tensor
 from argus.ir.pixels import CORNERS, MAX_STEP, OFFSETS, bounds, column_of, is_shifted, one_place
 from argus.ir.statement import Problem
@@ -160,14 +160,15 @@ def _panel(
     leading = len(inside.index) - rank
     *rows, column = inside.index[max(leading, 0) :]
     panel = shape[-1]
-    widths = (ROW_BYTES,) if row.order is Order.ASYNC_BULK else (ROW_BYTES, *NARROW_ROWS)
+    wide = row_bytes(tile.shape[-1], tile.dtype.bytes)
+    widths = (wide,) if row.order is Order.ASYNC_BULK else (ROW_BYTES, *NARROW_ROWS)
     placed = leading >= 0 and tuple(rows[1:]) == coords(rank)[1:-1] and all(map(uniform, inside.index[:leading]))
     if not placed or not _in_atoms(rows[0]) or not _in_panel(column, rank - 1, panel):
         yield f"{name} moves rows of a panel of `{tile.name}`: a place, then the coordinates", span
     elif tile.shape[leading + 1 : -1] != shape[1:-1] or panel * tile.dtype.bytes not in widths:
         allowed = " or ".join(map(str, widths))
         yield f"{name} moves boxes of {tile.name} with rows of {allowed} bytes, not {shape}", span
-    yield from panels(tile, name, span, next((w for w in widths if w == panel * tile.dtype.bytes), ROW_BYTES))
+    yield from panels(tile, name, span, next((w for w in widths if w == panel * tile.dtype.bytes), wide))
 
 
 def _in_atoms(expr: Expr) -> bool:

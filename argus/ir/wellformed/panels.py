@@ -5,17 +5,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from argus.ir.instruction.limits import ROW_BYTES, SWIZZLE_ATOM
+from argus.ir.instruction.limits import SWIZZLE_ATOM, row_bytes
 from argus.ir.nodes import Shared
 from argus.ir.statement import Problem
 from argus.layout import Layout, SwizzledLayout
 from argus.source import Span
 
 
-def panels(tile: Shared, what: str, span: Span, row: int = ROW_BYTES) -> Iterator[Problem]:
+def panels(tile: Shared, what: str, span: Span, row: int = 0) -> Iterator[Problem]:
     """Check that a tile (…, rows, columns) consists of panels of columns, one after the other. The rows of a panel have
-    `row` bytes and a swizzle that repeats after 8 rows, at multiples of 1024 bytes (PTX ISA, matrix descriptors)."""
+    `row` bytes (0: as wide as the tile's width allows) and a swizzle that repeats after 8 rows, at multiples of 1024
+    bytes (PTX ISA, matrix descriptors)."""
     layout, unit = tile.layout, tile.dtype.bytes
+    row = row or row_bytes(tile.shape[-1], unit)
     width = row // unit
     fits = isinstance(layout, SwizzledLayout) and layout.offset == 0 and len(tile.shape) >= 2
     if fits:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from argus.ir.expr import Coord, Expr, coords
 from argus.ir.instruction import MMA, WGMMA, MmaRow, WgmmaRow
+from argus.ir.instruction.limits import ROW_BYTES, row_bytes
 from argus.ir.instruction.tiled import wgmma_accumulator, wgmma_operand
 from argus.ir.machine import WARPGROUP
 from argus.ir.nodes import Access, Fragment, Kernel, Mma, Shared
@@ -108,9 +109,9 @@ def asynchronous_product(stmt: Mma, row: WgmmaRow, kernel: Kernel) -> Iterator[P
 
 def _shared_operand(tile: Shared, access: Access, outer: Expr, row: WgmmaRow, span: Span) -> Iterator[Problem]:
     """Check that a shared operand lies in panels, K-major or MN-major, and at the same place for all threads."""
-    depth = Coord(2)
+    depth, wide = Coord(2), row_bytes(tile.shape[-1], tile.dtype.bytes) == ROW_BYTES
     yield from panels(tile, row.name, span)
     if access.index[-2:] not in ((outer, depth), (depth, outer)) or not all(map(uniform, access.index[:-2])):
         yield f"{row.name} reads `{access.obj}` by rows and depth, at one place for all threads", span
-    elif access.index[-2] == depth and not row.transposes:
+    elif access.index[-2] == depth and not (row.transposes and wide):
         yield f"{row.name} reads `{access.obj}` only with the depth along its rows", span

@@ -9,7 +9,7 @@ from math import prod
 from argus.ir.cluster import MULTICAST, number_among, reached, that_share
 from argus.ir.expr import Const, Coord, Expr, LoopVar, Op, coords, elements, op, rewrite
 from argus.ir.instruction import LOAD, LOAD_PIXELS
-from argus.ir.instruction.limits import ROW_BYTES, SWIZZLE_ATOM
+from argus.ir.instruction.limits import ROW_BYTES, SWIZZLE_ATOM, row_bytes
 from argus.ir.nodes import (
     Access,
     Among,
@@ -158,14 +158,15 @@ def in_panels(tile: Shared, shape: tuple[int, ...]) -> Shared:
     rows, count = tile.shape[-2], row // width
     leading = [prod(shape[d + 1 :]) for d in range(len(shape) - 2)]
     last = (width, 1) if count == 1 else ((width, count), (1, rows * width))
-    chunk = (ROW_BYTES // 8 // tile.dtype.bytes).bit_length() - 1
+    wide, size = width * tile.dtype.bytes, tile.dtype.bytes
+    swizzle = Swizzle((wide // 16).bit_length() - 1, (16 // size).bit_length() - 1, 3)
     inner = Layout((*shape[:-1], last[0]), (*leading, width, last[1]))
-    return replace(tile, shape=shape, layout=SwizzledLayout(Swizzle(3, chunk, 3), 0, inner))
+    return replace(tile, shape=shape, layout=SwizzledLayout(swizzle, 0, inner))
 
 
 def _panel(tile: Shared) -> int:
     """Return the number of columns of a panel: the columns in one row of the swizzle."""
-    return ROW_BYTES // tile.dtype.bytes
+    return row_bytes(tile.shape[-1], tile.dtype.bytes) // tile.dtype.bytes
 
 
 def _has_panels(tile: Shared) -> bool:

@@ -20,7 +20,7 @@ ARCHITECTURES = ("sm_80", "sm_90a")
 HOPPER_ONLY = {
     "stmatrix_x1", "stmatrix_x2", "stmatrix_x4", "mma_m16n8k32_fp8", "mbarrier_init", "mbarrier_init_fence",
     "mbarrier_arrive", "mbarrier_expect", "mbarrier_wait", "async_fence", "tma_prefetch", "tma_load", "tma_load_im2col",
-    "uniform",
+    "narrow_descriptor", "uniform",
     "raise_registers", "lower_registers", "role_barrier", "role_barrier_arrive", "matrix_descriptor", "descriptor_at",
     "wgmma_fence", "wgmma_commit", "wgmma_wait", "wgmma_hold", "wgmma_forget", "tma_store", "bulk_commit", "bulk_wait",
     "bulk_wait_read", "next_program", "anew", "mbarrier_arrive_cluster", "tma_load_multicast", "cluster_barrier",
