@@ -142,6 +142,12 @@ def _attention_added(a: Arguments) -> Results:
     return attention_added.run(attention_added.CASES, a.batches)
 
 
+def _language(a: Arguments) -> Results:
+    from benchmarks import language
+
+    return language.run(a.only or (), a.batches)
+
+
 def _layers(a: Arguments) -> Results:
     from benchmarks import layers
 
@@ -278,6 +284,8 @@ COMMANDS = (
             (_batches(20),)),
     Command("attention-added", "sinks, biases, caches of 8 bits and latent heads, with errors", _attention_added,
             (_batches(20),)),
+    Command("language", "attention, decode, experts, quantised weights beside the best open kernels, with errors",
+            _language, (_repeated("--only", "cases that have this in their names; repeat", "TEXT"), _batches(7))),
     Command("layers", "decoder layers beside eager PyTorch and torch.compile, with errors", _layers, (
         _repeated("--only", "cases that have this in their names; repeat", "TEXT"),
         _option("--peers", "some of these", default="eager,compile,max-autotune"), _batches(7, "each side"))),

@@ -68,7 +68,7 @@ def rotated(
                 ),
             ),
         )
-    group, t, b = al.grid(al.cdiv(H, HEADS), T, B)
+    t, group, b = al.grid(T, al.cdiv(H, HEADS), B)
     h, i = (group * HEADS + al.arange(HEADS))[:, None], al.arange(BLOCK)
     live = (h < H) & (i < R)
     c, s = al.load(cos[t, i], mask=i < R).to(al.float32), al.load(sin[t, i], mask=i < R).to(al.float32)

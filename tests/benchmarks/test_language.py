@@ -1,0 +1,30 @@
+"""The cases beside open kernels: names, rows, and the inverse of packing, which the errors of int4 rest on."""
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from argus.kernels.matmul_packed import pack_weights  # noqa: E402
+from benchmarks import language  # noqa: E402
+from benchmarks.language_products import _unpacked  # noqa: E402
+
+
+def test_cases_have_names_of_their_own_and_ours_first() -> None:
+    cases = language.cases()
+    assert len({str(case) for case in cases}) == len(cases) > 60
+    assert all(next(iter(case.sides)) == language.OURS for case in cases)
+    assert all(len(case.sides) > 1 or case.read for case in cases), "nothing to compare with"
+
+
+def test_a_row_compares_with_the_best_peer_and_with_reading() -> None:
+    case = language.Case("area", "name", lambda: (), {}, lambda found: 0.0, operations=4e6, read=100)
+    seconds = {"argus": 2e-6, "slow": 4e-6, "fast": 1e-6, language.READ: 1.5e-6}
+    row = language._row(case, seconds, dict.fromkeys(seconds, 0.5))
+    assert (row["best peer"], row["speed / best"], row["of read"]) == ("fast", 0.5, 0.75)
+    assert row["TFLOP/s"] == pytest.approx(2.0)
+    assert "slow 4" in str(row["peers: us, error"]) and "best peer" in row and language._row(case, {}, {})["us"] is None
+
+
+def test_packed_weights_are_found_again() -> None:
+    weights = torch.randint(0, 16, (5, 512))
+    assert torch.equal(_unpacked(pack_weights(weights, 4)), weights)
