@@ -258,7 +258,8 @@ def _backward(s: Shape) -> Case:
 
         def prepared(dy: Any, q: Any, k: Any, v: Any, *_: Any) -> Any:
             leaves = [x.detach().requires_grad_() for x in (q, k, v)]
-            stream = torch.cuda.Stream()  # gradients run on the stream of their forward pass; a graph needs its own
+            # Gradients run on the stream of their forward pass, and a graph needs a stream of its own.
+            stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
             with torch.cuda.stream(stream):
                 found = forward(*leaves)
             stream.synchronize()
@@ -305,7 +306,7 @@ def _pages(lengths: tuple[int, ...], heads: int, shared: int, page: int) -> Sequ
     counts = [-(-n // page) for n in lengths]
     keys, values = (_random(sum(counts), page, shared, 128) for _ in range(2))
     order, table = torch.randperm(sum(counts)).int(), torch.zeros(len(lengths), max(counts), dtype=torch.int32)
-    for row, own in zip(table, order.split(counts), strict=True):
+    for row, own in zip(table, torch.split(order, counts), strict=True):
         row[: len(own)] = own
     return _random(len(lengths), heads, 1, 128), keys, values, table.cuda(), torch.tensor(lengths).int().cuda()
 

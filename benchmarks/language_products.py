@@ -222,7 +222,10 @@ def _layer(m: Model) -> Case:
 
         return Side(partial(mixture, topk=m.chosen))
 
-    sides = {OURS: ours, SONIC: partial(_sonic, m), TRITON: triton, "eager, sorted": lambda: Side(partial(_eager, m))}
+    def eager() -> Side:
+        return Side(partial(_eager, m))
+
+    sides = {OURS: ours, SONIC: partial(_sonic, m), TRITON: triton, "eager, sorted": eager}
     return Case(
         "mixture of experts", str(m), operands, sides, partial(_layer_error, m), 6 * m.pairs * m.hidden * m.inner
     )
