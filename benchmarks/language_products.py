@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
@@ -225,7 +225,12 @@ def _layer(m: Model) -> Case:
     def eager() -> Side:
         return Side(partial(_eager, m))
 
-    sides = {OURS: ours, SONIC: partial(_sonic, m), TRITON: triton, "eager, sorted": eager}
+    sides: dict[str, Callable[[], Side]] = {
+        OURS: ours,
+        SONIC: partial(_sonic, m),
+        TRITON: triton,
+        "eager, sorted": eager,
+    }
     return Case(
         "mixture of experts", str(m), operands, sides, partial(_layer_error, m), 6 * m.pairs * m.hidden * m.inner
     )
