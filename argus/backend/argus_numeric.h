@@ -220,7 +220,7 @@ template <class To, class From> ARGUS_FN To sortable(From x) {
     if constexpr (detail::same<From, float>) {
         const unsigned bits = target::bits_of(x);
         const int magnitude = static_cast<int>(bits & 0x7fffffffu);
-        return bits > 0x80000000u && magnitude <= 0x7f800000 ? -magnitude : magnitude;
+        return bits - 0x80000001u <= 0x7f7fffffu ? -magnitude : magnitude;  // below zero, and no NaN
     } else {
         const unsigned bits = static_cast<unsigned>(x);
         return target::float_of(x < 0 ? 0x80000000u | (0u - bits) : bits);
@@ -228,6 +228,20 @@ template <class To, class From> ARGUS_FN To sortable(From x) {
 }
 
 template <class T> ARGUS_FN T where(bool c, T x, T y) { return c ? x : y; }
+
+// How far a value is below the bound, as an unsigned number: of these values the largest is the nearest, and values that
+// are not below are farther than all of them. NVIDIA's GPUs subtract and take the minimum in one instruction.
+template <int N> ARGUS_FN int largest_below(int x, int bound, const int* values) {
+    const unsigned last = static_cast<unsigned>(bound) - 1u;
+    unsigned nearest = 0xffffffffu;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        const unsigned far = last - static_cast<unsigned>(values[i]);
+        nearest = far < nearest ? far : nearest;
+    }
+    const int found = static_cast<int>(last - nearest);
+    return bound != -2147483647 - 1 && nearest <= last + 0x80000000u && found > x ? found : x;
+}
 
 template <class T> ARGUS_FN T minimum(T x, T y) {
     if constexpr (detail::same<T, float>) return target::minimum(x, y);

@@ -152,6 +152,8 @@ _MATH = (
     _f("sortable", "class To, class From", "To", "From x",
        "an int in the order of floats: -0.0 is 0, NaN is greater than infinity; or the float that it was made of"),
     _f("where", "class T", "T", "bool c, T x, T y", "c ? x : y"),
+    _f("largest_below", "int N", "int", "int x, int bound, const int* values",
+       "the maximum of x and of those of N values that are less than `bound`"),
     _f("minimum", "class T", "T", "T x, T y", "NaN if either is; all types"),
     _f("maximum", "class T", "T", "T x, T y", "NaN if either is; all types"),
     _f("absolute", "class T", "T", "T x", "all types"),

@@ -356,6 +356,9 @@ def casts() -> str:
             ]
             parameters = f"const unsigned* ARGUS_RESTRICT a, {TYPES[name]}* ARGUS_RESTRICT b"
             kernels.append(kernel(f"fractions_{name}_{most}", parameters, body))
+    body = ["alignas(16) int x[4];", "argus::load_global<4>(a, t * 4, x);"]
+    body += ["b[t] = argus::largest_below<4>(x[0], x[1], x);"]
+    kernels.append(kernel("largest_below", "const int* ARGUS_RESTRICT a, int* ARGUS_RESTRICT b", body))
     body = ["bool x[4];", "argus::load_global<4>(a, t * 4, x);", "argus::truths<4>(x);"]
     body += ["argus::store_global<4>(b, t * 4, x);"]
     kernels.append(kernel("truths", "const bool* ARGUS_RESTRICT a, bool* ARGUS_RESTRICT b", body))

@@ -123,3 +123,13 @@ extern "C" void f_floormod(const float* x, const float* y, float* z, int n) {
 extern "C" void f_modulo(const float* x, const float* y, float* z, int n) {
     for (int i = 0; i < n; ++i) z[i] = argus::target::modulo(x[i], y[i]);
 }
+
+extern "C" void below(const int* bound, const int* first, int* z, int n) {
+    for (int i = 0; i < n; ++i) {
+        const int values[4] = {first[i], first[(i + 1) % n], first[(i + 2) % n], first[(i + 3) % n]};
+        z[i] = argus::largest_below<4>(-2147483647 - 1, bound[i], values);
+    }
+}
+extern "C" void order(const float* x, int* z, int n) {
+    for (int i = 0; i < n; ++i) z[i] = argus::sortable<int>(x[i]);
+}

@@ -263,3 +263,24 @@ def test_grouped_blocks_of_large_grids(
     ids = np.empty(2, np.int32)
     library.grouped_one(group, rows, columns, *block, ctypes.c_void_p(ids.ctypes.data))
     assert tuple(ids) == expected
+
+
+def test_the_largest_integer_below_a_bound(library: ctypes.CDLL) -> None:
+    ends = np.array([-(2**31), 1 - 2**31, -1, 0, 1, 2**31 - 2, 2**31 - 1], np.int32)
+    generator = np.random.default_rng(0)
+    both = [np.concatenate([generator.choice(ends, 5000), generator.integers(-(2**31), 2**31, 5000, dtype=np.int32)])
+            for _ in range(2)]  # fmt: skip
+    bound, first = both
+    values = np.stack([np.roll(first, -i) for i in range(4)])
+    expected = np.where(values < bound, values, ends[0]).max(0)
+    same(call(library, "below", bound, first), expected)
+
+
+def test_integers_in_the_order_of_floats(library: ctypes.CDLL) -> None:
+    codes = np.array([0, 1, 0x7F800000, 0x7F800001, 0x7FFFFFFF], np.uint32)
+    values = np.concatenate([codes, codes | np.uint32(1 << 31)])
+    below_zero = (values >> 31 == 1) & (values & 0x7FFFFFFF <= 0x7F800000)
+    magnitudes = (values & 0x7FFFFFFF).astype(np.int64)
+    result = np.zeros(len(values), np.int32)
+    library.order(*(ctypes.c_void_p(a.ctypes.data) for a in (values, result)), len(values))
+    same(result, np.where(below_zero, -magnitudes, magnitudes).astype(np.int32))

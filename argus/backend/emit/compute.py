@@ -20,7 +20,7 @@ from argus.ir.expr import OPERATORS, REDUCTIONS, Const, Coord, Elem, Expr, Op, T
 from argus.ir.instruction import REDUCES
 from argus.ir.nodes import Accumulate, Fragment, Map, Tensor
 from argus.ir.promise import MODERATE, promised
-from argus.ir.types import bfloat16, float16, float32
+from argus.ir.types import bfloat16, float16, float32, int32
 from argus.layout import FragmentLayout, Mode
 
 
@@ -234,6 +234,9 @@ def emit_accumulate(stmt: Accumulate, writer: Writer) -> None:
             if writer.waves and _multiplies(stmt, target, domain):
                 _add_products(stmt, domain, writer)
                 return
+            if not writer.waves and (bound := _bound_of_all(stmt, target, domain)) is not None:
+                _largest_below(stmt, bound, domain, writer)
+                return
             combine = reduction(stmt.op, target.dtype)
             domain = _last_first(stmt, domain)
             for each in domain.iterations([stmt.dst, *reads(stmt.value, stmt.mask)]):
@@ -268,6 +271,47 @@ def _fold(stmt: Accumulate, domain: Domain, writer: Writer) -> None:
             writer.line(f"_many[_n++] = {printer.text(stmt.value)};")
         numbers = "" if promised(stmt.value) is None or stmt.op == "add" else "_numbers"
         writer.line(f"{cell} = argus::{_FOLDS[stmt.op]}{numbers}<{count}>({cell}, _many);")
+
+
+def _bound_of_all(stmt: Accumulate, target: Fragment, domain: Domain) -> Expr | None:
+    """Return the bound if the statement makes an integer the largest of those of the thread's numbers that are below
+    it, as in `x < bound ? x : least`, and if it is the same for all of them."""
+    many = domain.layout.num_values > 1 and register_layout(target).num_values == 1
+    match stmt.value:
+        case Op(op="where", args=(Op(op="lt", args=(x, bound)), chosen, Const(value=least))) if (
+            many and stmt.op == "maximum" and stmt.mask is None and target.dtype == int32 and x == chosen
+        ):
+            return bound if least == _LEAST and _same_for_all(bound, domain) else None
+        case _:
+            return None
+
+
+_LEAST = -(2**31)
+
+
+def _same_for_all(expr: Expr, domain: Domain) -> bool:
+    """Return True if an expression has one value for all numbers of a thread."""
+    match expr:
+        case Const():
+            return True
+        case Elem(obj=name, index=index) if (tile := domain.writer.fragment(name)) is not None:
+            return bool(np.ptp(domain.registers(tile, index)) == 0)
+        case _:
+            return False
+
+
+def _largest_below(stmt: Accumulate, bound: Expr, domain: Domain, writer: Writer) -> None:
+    """Emit all numbers, then the largest of those below the bound."""
+    assert isinstance(stmt.value, Op)
+    count, value = domain.layout.num_values, stmt.value.args[1]
+    with writer.braces():
+        writer.line(f"int _many[{count}];")
+        writer.line("int _n = 0;")
+        for each in domain.iterations([stmt.dst, *reads(stmt.value)]):
+            printer = Printer(writer, each)
+            cell, limit = printer.register(stmt.dst), printer.text(bound)
+            writer.line(f"_many[_n++] = {printer.text(value)};")
+        writer.line(f"{cell} = argus::largest_below<{count}>({cell}, {limit}, _many);")
 
 
 def _multiplies(stmt: Accumulate, target: Fragment, domain: Domain) -> bool:
