@@ -94,7 +94,7 @@ def _additions(torch: Any, name: str) -> tuple[Callable[..., Any], Callable[...,
 
         return vector_add, vector_add.as_torch_op("argus_benchmarks::vector_add_")
     if name == "PyTorch":
-        return lambda x, y, out: torch.add(x, y, out=out), torch.ops.aten.add.out
+        return lambda x, y, out: torch.add(x, y, out=out), lambda x, y, out: torch.ops.aten.add.out(x, y, out=out)
     from benchmarks.triton_kernels import vector_add as kernel
 
     return lambda x, y, out: kernel[(96,)](x, y, out, 98304, BLOCK=1024), None

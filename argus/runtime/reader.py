@@ -139,7 +139,7 @@ class Site:
         self.keywords = dict(keywords)  # These objects are kept, because calls find their site by identity.
         self.written: tuple[int, ...] = ()
         self._name = name
-        self.read: Reader = _generated(kinds, ())(self, name, Cold, _ordinary)
+        self.read: Reader = _generated(kinds, ())(self, name, Cold, _ordinary, _whole)
 
     def settle(self, prepared: Prepared, arguments: Sequence[Any], values: Sequence[Number]) -> None:
         """Put `prepared` first in `hot`, so that later calls like this one find it first."""
@@ -148,7 +148,7 @@ class Site:
             return
         if prepared.written != self.written:
             self.hot, self.written = (), prepared.written
-            self.read = _generated(self.kinds, self.written)(self, self._name, Cold, _ordinary)
+            self.read = _generated(self.kinds, self.written)(self, self._name, Cold, _ordinary, _whole)
         others = tuple(entry for entry in self.hot if entry[1] is not prepared.run)
         if prepared.renewals and (prepared.check is _never or len(others) < len(self.hot)):
             prepared.renewals -= 1
@@ -156,6 +156,11 @@ class Site:
         if prepared.check is not _never:
             count = _counter([tensors[i] for i in self.written])
             self.hot = ((prepared.check, prepared.run, count), *others[: _HOT - 1])
+
+
+def _whole(tensors: Sequence[Any]) -> bool:
+    """Return True if every tensor that has elements has an address. An empty tensor has none."""
+    return all(t.data_ptr() or not t.numel() for t in tensors)
 
 
 def check_of(tensors: Sequence[Any]) -> Check:
@@ -183,25 +188,26 @@ def _unrecorded(check: Check) -> Check:
 
 @lru_cache(maxsize=256)
 def _generated(kinds: tuple[str, ...], written: tuple[int, ...]) -> Callable[..., Reader]:
-    """Return `make(site, name, Cold, _ordinary)`, which returns the reader of arguments of these kinds.
+    """Return `make(site, name, Cold, _ordinary, _whole)`, which returns the reader of arguments of these kinds.
 
     `written` are the positions, among the tensors, of those that are written.
     """
     places = {kind: [i for i, k in enumerate(kinds) if k == kind] for kind in (TENSOR, SCALAR, CONSTEXPR)}
     tensors, scalars, constants = places[TENSOR], places[SCALAR], places[CONSTEXPR]
     addresses = [f"p{i} = a{i}.data_ptr()" for i in tensors]
+    there = " and ".join(f"p{i}" for i in tensors)
     aligned = f"not ({' | '.join(f'p{i}' for i in tensors)}) & 15"
     values = f"({''.join(f'p{i}, ' for i in tensors)}{''.join(f'a{i}, ' for i in scalars)})"
     hot = [
         "        for check, run, count in site.hot:",
         f"            if check({', '.join(f'a{i}' for i in tensors)}):",
         *(f"                {line}" for line in addresses),
-        f"                if {' and '.join(f'p{i}' for i in tensors)} and {aligned}:",
+        f"                if ({there} or whole(({''.join(f'a{i}, ' for i in tensors)}))) and {aligned}:",
         *([f"                    count(({''.join(f'a{tensors[i]}, ' for i in written)}))"] if written else []),
         f"                    return run({values})",
     ]
     lines = [
-        "def make(site, name, Cold, ordinary):",
+        "def make(site, name, Cold, ordinary, whole):",
         f"    def read({', '.join(f'a{i}' for i in range(len(kinds)))}):",
         *(hot if tensors and not constants else ()),
         *(f"        ordinary(a{i})" for i in tensors),
@@ -213,5 +219,5 @@ def _generated(kinds: tuple[str, ...], written: tuple[int, ...]) -> Callable[...
     ]
     scope: dict[str, Any] = {}
     exec("\n".join(lines), scope)
-    make: Callable[[Site, Hashable, type[Cold]], Reader] = scope["make"]
+    make: Callable[..., Reader] = scope["make"]
     return make

@@ -188,6 +188,14 @@ def test_tensors_without_memory_are_refused_in_words() -> None:
             (double if size == 0 else pickle.loads(pickle.dumps(double)))(x, out)
 
 
+def test_empty_tensors_are_recognised(monkeypatch: pytest.MonkeyPatch) -> None:
+    none, out = torch.empty(0), torch.empty(0)
+    for _ in range(3):
+        double(none, out)
+    monkeypatch.setattr(double, "_call_slowly", lambda *_: pytest.fail("a call like earlier ones was prepared again"))
+    double(none, out)
+
+
 def test_fake_tensors_launch_nothing() -> None:
     from torch._subclasses.fake_tensor import FakeTensorMode
 
