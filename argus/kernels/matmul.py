@@ -165,7 +165,7 @@ _REST = "str? epilogue, ScalarType? out_dtype"
 
 def _operator(name: str) -> Operator:
     schema = f"{name}({_TENSORS}, {_REST}) -> Tensor"
-    return Operator(schema, _fake, join=lambda *call: _joined(*call)[:-1], split=lambda *given: _split(*given, None))
+    return Operator(schema, _fake, join=lambda *call: _joined(*call)[:-1], split=_split_product)
 
 
 def _operator_into(name: str) -> Operator:
@@ -177,6 +177,14 @@ def _joined(tensors: tuple[Any, ...], _numbers: tuple[Number, ...], way: tuple[A
     epilogue, out_dtype, *absent = way
     *found, out = _all(tensors, tuple(absent))
     return (*found, operands.epilogue_text(epilogue), out_dtype, out)
+
+
+def _split_product(
+    a: Any, b: Any, bias: Any, residual: Any, scale_a: Any, scale_b: Any, epilogue: Any, out_dtype: Any
+) -> tuple[tuple[Any, ...], tuple[Number, ...], tuple[Any, ...]]:
+    if bias is residual is scale_a is scale_b is epilogue is None:  # the most frequent call is the fastest
+        return (a, b), (), (None, out_dtype)
+    return _split(a, b, bias, residual, scale_a, scale_b, epilogue, out_dtype, None)
 
 
 def _split(*given: Any) -> tuple[tuple[Any, ...], tuple[Number, ...], tuple[Any, ...]]:
