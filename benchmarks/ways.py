@@ -20,7 +20,7 @@ from benchmarks.operations import OPERATIONS, SIDES, direct, operator, tensors
 from benchmarks.table import Cell, Results
 
 IN_A_GRAPH = 100
-_BATCHES = 40
+_BATCHES = 30
 _WARM = 10
 WAYS = ("direct call", "registered operator", "torch.compile", "CUDA graph")
 
