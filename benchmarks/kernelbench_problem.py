@@ -184,7 +184,8 @@ def _slowest(report: Any) -> list[str]:
     if not report.rows:
         return ["left: PyTorch traced none of its operators"]
     rows = sorted(report.rows, key=lambda row: -float(row["share"]))[:4]
-    return [f"{r['kernel']} {r['share']:.0%}{' left: ' + r['reason'] if r['by'] != 'argus' else ''}" for r in rows]
+    told = [f" {'refused' if r['by'] == 'argus' else 'left'}: {r['reason']}" if r["reason"] else "" for r in rows]
+    return [f"{r['kernel']} {r['share']:.0%}{why}" for r, why in zip(rows, told, strict=True)]
 
 
 def _model(module: Any) -> Any:

@@ -36,7 +36,7 @@ from argus.graph.picked import pick_before_softmax
 from argus.graph.pooled import pool_by_rows
 from argus.graph.prove import Outcome, ProofRequest, Proofs, stored
 from argus.graph.replay import replayed
-from argus.graph.report import Entry, Graph, Report, estimated, measured
+from argus.graph.report import Entry, Graph, Report, estimated, measure
 from argus.graph.row import NotExpressible
 from argus.graph.scans import scan_from_the_end, scan_whole_rows
 from argus.graph.space import Mismatch
@@ -115,8 +115,7 @@ class Backend:
         on_gpu = bool(devices) and all(d.startswith("cuda") for d in devices)
         timed = on_gpu and not any(m.symbolic for g in own for e in g.entries for m in e.tensors)
         if timed:
-            for entry in (e for g in own for e in g.entries if e.call is not None):
-                entry.seconds = measured(entry, "cuda")
+            measure((e for g in own for e in g.entries if e.call is not None), "cuda")
         return Report(own, timed)
 
 

@@ -16,6 +16,7 @@ from math import ceil, prod
 from argus.graph.capture import Value, inputs
 from argus.graph.convolution_tiles import ConvolutionTile, convolution_tile
 from argus.graph.generate import Emitter
+from argus.graph.grids import GridAxis, blocks, grid
 from argus.graph.group import Group
 from argus.graph.layout import Axis, Layout
 from argus.graph.space import Mismatch
@@ -77,18 +78,17 @@ class ConvolutionEmitter(Emitter):
     # ------------------------------------------------------------------------ places
 
     def grid(self) -> None:
-        conv, axes = self.conv, []
+        conv, axes = self.conv, list[GridAxis]()
         if conv.rows is not None:
-            axes.append((f"p{conv.rows.index}", f"al.cdiv({conv.rows.size}, HEIGHT)"))
+            axes.append(blocks(f"p{conv.rows.index}", conv.rows.size, conv.rows.extent, "HEIGHT", conv.filters))
         for axis, part in reversed(conv.pixels):
-            axes.append((f"p{axis.index}", str(self.blocks(axis, part))))
+            text = self.blocks(axis, part)
+            axes.append((f"p{axis.index}", str(text), text if isinstance(text, int) else axis.extent))
         phases = [(name, self.dims[d].phases) for d, name in self.phase.items()]
-        beside = [(axis.index, axis.size) for axis in conv.grid]
+        beside = [(axis.index, axis.size, axis.extent) for axis in conv.grid]
         together = len(axes) + len(phases) + len(beside) > MOST_GRID
-        axes += [("phase", str(prod(size for _, size in phases)))] if together else [(n, str(s)) for n, s in phases]
-        axes += beside
-        names, extents = ", ".join(name for name, _ in axes), ", ".join(extent for _, extent in axes)
-        self.out.add(f"{names} = al.grid({extents}{self.order()})")
+        shown = [("phase", prod(size for _, size in phases))] if together else phases
+        self.out.add(grid([*axes, *((name, str(size), size) for name, size in shown), *beside], self.order()))
         for place, (name, size) in enumerate(phases if together else []):
             self.out.add(f"{name} = phase // {prod(s for _, s in phases[place + 1 :])} % {size}")
         if conv.rows is not None:

@@ -12,6 +12,7 @@ from math import ceil, prod
 from argus.graph.capture import inputs, meta_of
 from argus.graph.convolution_tiles import FEW_CHANNELS, ConvolutionTile, direct_tile
 from argus.graph.convolutions import ConvolutionEmitter
+from argus.graph.grids import GridAxis, blocks, grid
 from argus.graph.group import Group
 from argus.graph.layout import Layout
 from argus.graph.spatial import Spatial, spatials
@@ -44,14 +45,15 @@ class DirectEmitter(ConvolutionEmitter):
 
     def grid(self) -> None:
         """Emit the program ids. A tile begins at a pixel of an image."""
-        conv, axes = self.conv, []
+        conv, axes = self.conv, list[GridAxis]()
         if conv.rows is not None:
-            axes.append((f"p{conv.rows.index}", f"al.cdiv({conv.rows.size}, HEIGHT)"))
-        axes.append(("run", str(ceil(prod(a.extent for a in self.across) / conv.width))))
-        axes += [(axis.index, axis.size) for axis in conv.grid]
+            axes.append(blocks(f"p{conv.rows.index}", conv.rows.size, conv.rows.extent, "HEIGHT", conv.filters))
+        runs = ceil(prod(a.extent for a in self.across) / conv.width)
+        axes.append(("run", str(runs), runs))
+        axes += [(axis.index, axis.size, axis.extent) for axis in conv.grid]
         if len(axes) == 3:
-            axes.append(("one", "1"))  # there may be more images than a grid admits along its third axis
-        self.out.add(f"{', '.join(n for n, _ in axes)} = al.grid({', '.join(extent for _, extent in axes)})")
+            axes.append(("one", "1", 1))  # there may be more images than a grid admits along its third axis
+        self.out.add(grid(axes))
         if conv.rows is not None:
             self.out.add(f"{conv.rows.index} = p{conv.rows.index} * HEIGHT + al.arange(HEIGHT)")
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from argus.graph import capture
 from argus.graph.capture import Value, inputs, is_view, meta_of, results, value_of
+from argus.graph.grids import GridAxis, blocks, grid
 from argus.graph.group import Group
 from argus.graph.indexing import indexed
 from argus.graph.layout import Axis, Layout, Param
@@ -24,10 +25,6 @@ from argus.graph.terms import Element, Load, Term, is_float, walk
 from argus.graph.text import Lines, bare, dtype, printed
 from argus.graph.tiles import Tile
 from argus.graph.transposed import store_transposed
-
-MOST_BLOCKS = 65535
-"""Largest number of blocks along the second and third axis of a grid of two or three axes. Grids of four axes are
-counted along the first."""
 
 
 class Emitter:
@@ -79,17 +76,13 @@ class Emitter:
     def places(self) -> None:
         """Emit the program ids, and the indices along the axes that are not reduced."""
         tile, out = self.tile, self.out
-        axes: list[tuple[str, str]] = []
+        axes: list[GridAxis] = []
         if tile.over != "columns":
-            axes.append((f"p{tile.columns.index}", f"al.cdiv({tile.columns.size}, WIDTH)"))
+            axes.append(blocks(f"p{tile.columns.index}", tile.columns.size, tile.columns.extent, "WIDTH", tile.width))
         if tile.rows is not None and tile.over != "rows":
-            axes.append((f"p{tile.rows.index}", f"al.cdiv({tile.rows.size}, HEIGHT)"))
-        axes += [(axis.index, axis.size) for axis in tile.grid]
-        if not axes:
-            axes.append(("first", "1"))
-        if len(axes) in (2, 3) and any(a.extent > MOST_BLOCKS for a in tile.grid if isinstance(a.extent, int)):
-            axes += [(f"one{n}", "1") for n in range(4 - len(axes))]
-        out.add(f"{', '.join(name for name, _ in axes)} = al.grid({', '.join(extent for _, extent in axes)})")
+            axes.append(blocks(f"p{tile.rows.index}", tile.rows.size, tile.rows.extent, "HEIGHT", tile.height))
+        axes += [(axis.index, axis.size, axis.extent) for axis in tile.grid]
+        out.add(grid(axes or [("first", "1", 1)]))
         if tile.over != "columns":
             out.add(f"{tile.columns.index} = p{tile.columns.index} * WIDTH + al.arange(WIDTH)")
         if tile.rows is not None and tile.over != "rows":

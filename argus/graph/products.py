@@ -11,6 +11,7 @@ from typing import Any
 from argus.graph import capture
 from argus.graph.capture import Value
 from argus.graph.generate import Emitter
+from argus.graph.grids import blocks, grid
 from argus.graph.group import Group
 from argus.graph.layout import Axis, Layout, Param
 from argus.graph.operators import name_of
@@ -36,13 +37,13 @@ class ProductEmitter(Emitter):
         tile, out = self.product, self.out
         self.here = self.block
         rows, columns = tile.rows, tile.columns
-        names = [f"p{rows.index}", f"p{columns.index}", *(a.index for a in tile.grid)]
-        extents = [f"al.cdiv({rows.size}, HEIGHT)", f"al.cdiv({columns.size}, WIDTH)"]
-        extents += [a.size for a in tile.grid]
+        axes = [blocks(f"p{rows.index}", rows.size, rows.extent, "HEIGHT", tile.m),
+                blocks(f"p{columns.index}", columns.size, columns.extent, "WIDTH", tile.n)]  # fmt: skip
+        axes += [(a.index, a.size, a.extent) for a in tile.grid]
         order = ", group=8" if not tile.grid else ""
         persistent = ", persistent=True" if tile.producers else ""
         persistent += ', schedule="rows"' if tile.producers and tile.warps > 4 else ""
-        out.add(f"{', '.join(names)} = al.grid({', '.join(extents)}{order}{persistent})")
+        out.add(grid(axes, order + persistent))
         out.add(f"{rows.index}0, {columns.index}0 = p{rows.index} * HEIGHT, p{columns.index} * WIDTH")
         out.add(f"{rows.index} = {rows.index}0 + al.arange(HEIGHT)")
         out.add(f"{columns.index} = {columns.index}0 + al.arange(WIDTH)")

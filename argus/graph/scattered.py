@@ -6,6 +6,7 @@ is 0 before the launch. Blocks add in any order, so results may differ by roundi
 
 from __future__ import annotations
 
+from argus.graph.grids import blocks, grid
 from argus.graph.layout import REDUCED, Axis, Layout
 
 _WIDEST, _OF_A_WARP = 1024, 256
@@ -21,10 +22,10 @@ def scattered(layout: Layout) -> tuple[list[str], int, int]:
     width = _width(columns)
     c, inside = columns.index, f"{columns.index} < {columns.size}"
     most = f"{places.size}.to(al.int64)" if at.meta.dtype == "int64" else places.size
-    names, extents = [*(a.index for a in rows), f"p{c}"], [*(a.size for a in rows), f"al.cdiv({columns.size}, WIDTH)"]
+    axes = [*((a.index, a.size, a.extent) for a in rows), blocks(f"p{c}", columns.size, columns.extent, "WIDTH", width)]
     index = {columns.symbol: c, places.symbol: "at"}
     lines = [
-        f"{', '.join(names)} = al.grid({', '.join(extents)})",
+        grid(axes),
         f"{c} = p{c} * WIDTH + al.arange(WIDTH)",
         f"at = al.load({at.name}[{', '.join(a.index for a in at.axes)}])",
         f"value = al.load({gradient.name}[{', '.join(a.index for a in gradient.axes)}], mask={inside})",
