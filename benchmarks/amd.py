@@ -23,7 +23,7 @@ from argus.ir.machine import MI300X
 from argus.ir.types import DType, bfloat16, float8_e4m3fnuz, float16
 from argus.kernels.attention_tiles import AttentionShape, wave_tiles
 from argus.kernels.experts import swiglu
-from argus.kernels.operands import NEAR
+from argus.kernels.operands import NEAR, NEAR_TILES
 from argus.passes import lower
 from argus.source import SourceFile
 from benchmarks.amd_cycles import CLOCK_HZ, FITTED, PUBLISHED, WHOLE, Timed, timed
@@ -51,8 +51,9 @@ class Case:
 def _gemm(rows: int, columns: int, num_warps: int, dtype: DType = bfloat16) -> Case:
     depth = 512 // dtype.bits
     sizes = {"BLOCK_M": rows, "BLOCK_N": columns, "BLOCK_K": depth, "STAGES": 2, "PRODUCERS": 0, "GROUP": 8}
+    near = {"NEAR": NEAR} if (rows, columns, dtype.bits) in NEAR_TILES else {}
     name = f"GEMM {rows}x{columns}x{depth}, {_named(dtype)}"
-    return Case(name, "gemm.py", "gemm", {**sizes, "NEAR": NEAR, "IN": dtype, "MULTIPLY": dtype}, num_warps)
+    return Case(name, "gemm.py", "gemm", {**sizes, **near, "IN": dtype, "MULTIPLY": dtype}, num_warps)
 
 
 def _attention(name: str, size: int, dtype: DType = bfloat16, heads: int = 64, **more: object) -> Case:

@@ -244,7 +244,7 @@ def _of_operands(
         seen = operands.turned(request) if tile.swapped else operands.in_halves(request) if tile.shift else request
         tensors, constants = operands.arguments(seen, problem.bulk, ones)
         own = {**tile.constants, **read_once(problem, tile), **rows_together(problem)}
-        own |= operands.near(problem.target, *tensors[:2])
+        own |= operands.near(problem, tile, *tensors[:2])
         return (Call(kernel, tensors, {**constants, **own}),)
     across, count = operands.by_rows(request), tile.parts(problem.k)
     parts = empty_parts(across, count)
@@ -254,7 +254,7 @@ def _of_operands(
     )
     rest, more = operands.combined(across, problem.bulk, ones)
     more |= {"PARTS": count, "DEPTH": tile.part, **tiles_of_parts(*parts.shape)}
-    own = {**tile.constants, **read_once(problem, tile), **operands.near(problem.target, *tensors[:2])}
+    own = {**tile.constants, **read_once(problem, tile), **operands.near(problem, tile, *tensors[:2])}
     return (
         Call(kernel, tensors, {**constants, **own}),
         Call(combine, (parts, *rest, problem.k), more),

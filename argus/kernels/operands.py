@@ -15,7 +15,7 @@ from argus.frontend.decorator import FuncSource
 from argus.ir.types import DTYPES, DType
 from argus.kernels import pack
 from argus.kernels.gemm import gelu, gelu_tanh, relu, silu
-from argus.kernels.product_tile import LINE, ProductShape
+from argus.kernels.product_tile import LINE, ProductShape, Tile
 from argus.numbered import numbered
 from argus.runtime.device import target_of
 from argus.runtime.jit_kernel import JitKernel
@@ -30,6 +30,9 @@ OPERANDS = ("float16", "bfloat16", "float32", "float8_e4m3fn")
 RESULTS = ("float16", "bfloat16", "float32")
 NEAR = 2**22
 """Elements: of rows that are fewer apart, 256 span less than 2**31 bytes."""
+NEAR_TILES = ((128, 128, 16),)
+"""Rows, columns and bits of operands of tiles whose loops are faster by such loads in the model of time. In other ones
+clang places these loads worse than plain ones (docs/performance/mi300x.md)."""
 _ALIGNED = 16  # bytes: the alignment that the copy engine needs for addresses and strides
 
 
@@ -312,10 +315,13 @@ def arguments(r: Request, bulk: bool, ones: torch.Tensor) -> tuple[tuple[torch.T
     return (a, b, c, bias, residual, scale_a, scale_b), constants
 
 
-def near(target: str, a: torch.Tensor, b: torch.Tensor) -> dict[str, int]:
-    """Return the constant for rows that are close together in memory: gfx942 then loads tiles by offsets of 32 bits."""
-    close = target == "gfx942" and all(0 <= x.stride(-2) < NEAR for x in (a, b))
-    return {"NEAR": NEAR} if close else {}
+def near(problem: ProductShape, tile: Tile, a: torch.Tensor, b: torch.Tensor) -> dict[str, int]:
+    """Return the constant for rows of operands that are close together in memory, if it makes the tile's loop faster.
+
+    gfx942 then loads by offsets of 32 bits.
+    """
+    gains = problem.target == "gfx942" and (tile.block_m, tile.block_n, problem.bits) in NEAR_TILES
+    return {"NEAR": NEAR} if gains and all(0 <= x.stride(-2) < NEAR for x in (a, b)) else {}
 
 
 def _stored(x: torch.Tensor, names: str, tensor: str) -> tuple[torch.Tensor, str, str]:
