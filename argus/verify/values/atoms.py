@@ -157,6 +157,8 @@ class Atoms(Products):
             case Apply(op="and" | "or" as op, args=args):
                 known = [self._truth(each, path, found, scope) for each in args]
                 return op == "or" if (op == "or") in known else None if None in known else op == "and"
+            case _ if not scope.roots.is_subset(path.domain()):
+                return None  # nothing wrote it at some roots
             case _:
                 inside, rest = decided(self.model, test, path.intersect_domain(scope.roots))
                 if not rest:
@@ -180,6 +182,8 @@ class Atoms(Products):
             case Apply(op="and" | "or" | "not of truth values", args=args):
                 parts = (self._unknown(each, path, found, scope) for each in args)
                 return next((part for part in parts if part is not None), None)
+            case _ if not scope.roots.is_subset(path.domain()):
+                return None
             case _:
                 known = self._truth(test, path, found, scope)
                 return Given(test, path, True, found) if known is None else None

@@ -216,12 +216,14 @@ class Products(ABC):
         """Check that factors, divisors and exponents are equal in some order."""
         trail = (*scope.trail, s.upward)
         here = where.domain()
-        paths: dict[tuple[UnionMap, bool], UnionMap] = {}
+        paths: list[tuple[UnionMap, bool, UnionMap]] = []  # equality of relations is a question to ISL
 
         def path_of(mine: UnionMap, root: bool) -> UnionMap:
-            if (mine, root) not in paths:
-                paths[mine, root] = merged(s.along(mine, root).gist_domain(here)).intersect_domain(here)
-            return paths[mine, root]
+            known = next((path for of, above, path in paths if of is mine and above is root), None)
+            if known is None:
+                known = merged(s.along(mine, root).gist_domain(here)).intersect_domain(here)
+                paths.append((mine, root, known))
+            return known
 
         def inner(mine: UnionMap, root: bool, other: UnionMap, above: bool) -> Scope:
             return Scope(path_of(mine, root), where.apply_range(like.over(other, above)), trail, (), scope.walking)
