@@ -7,8 +7,21 @@ from dataclasses import dataclass
 from itertools import islice, product
 from math import prod
 
-from argus.ir.expr import Const, Coord, Expr, Op, Param, conjuncts, walk
-from argus.ir.nodes import Accumulate, Arranged, Assume, Copy, For, InRange, Kernel, Programs, Requires, Scalar, Tensor
+from argus.ir.expr import Const, Coord, Elem, Expr, Op, Param, conjuncts, walk
+from argus.ir.nodes import (
+    Accumulate,
+    Arranged,
+    Assume,
+    Copy,
+    For,
+    InRange,
+    Kernel,
+    Map,
+    Programs,
+    Requires,
+    Scalar,
+    Tensor,
+)
 from argus.ir.places import places
 from argus.ir.rings import place_in_ring
 from argus.ir.types import int32
@@ -177,7 +190,7 @@ def _near(sizes: list[_Size], wanted: Mapping[str, int]) -> Iterator[dict[str, i
 
 
 def _describe(kernel: Kernel, name: str) -> _Size:
-    loops = [s for s in statements(kernel.body) if isinstance(s, For) and _mentions(s.stop, name)]
+    loops = [s for s in statements(kernel.body) if isinstance(s, For) and _depends(kernel, s.stop, name)]
     tiles = [s.step for s in loops if s.step > 1]
     for stmt in statements(kernel.body):
         if isinstance(stmt, Copy | Accumulate) and stmt.mask is not None:
@@ -244,6 +257,13 @@ def _determined(values: dict[str, int], name: str, other: Expr, unit: int) -> di
     grown = [values if free is None else values | {free: values[free] + more} for more in range(unit)]
     tried = [vector | {name: int(scalar(other, vector))} for vector in grown]
     return next((vector for vector in tried if vector[name] % unit == 0), tried[0])
+
+
+def _depends(kernel: Kernel, expr: Expr, name: str, seen: frozenset[str] = frozenset()) -> bool:
+    """Return True if an expression mentions a size, or registers that are computed from it."""
+    registers = frozenset(e.obj for e in walk(expr) if isinstance(e, Elem)) - seen
+    values = (s.value for s in statements(kernel.body) if isinstance(s, Map) and s.dst.obj in registers)
+    return _mentions(expr, name) or any(_depends(kernel, value, name, seen | registers) for value in values)
 
 
 def _mentions(expr: Expr, name: str) -> bool:

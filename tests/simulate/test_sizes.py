@@ -10,6 +10,7 @@ import argus.kernels
 from argus.compile import elaborate, lower
 from argus.frontend import Options
 from argus.ir.nodes import Kernel
+from argus.ir.text import parse_kernel
 from argus.ir.types import float8_e4m3fn
 from argus.simulate.sizes import admissible, round_the_rings, several_programs, size_vectors
 from argus.source import SourceFile
@@ -56,3 +57,28 @@ def test_a_size_that_others_determine_is_a_multiple_of_its_unit() -> None:
     found = size_vectors(kernel)
     assert len(found) > 3 and all(admissible(kernel, sizes) for sizes in found)
     assert {(sizes["E1"], sizes["E"]) for sizes in found} == {(4, 3)}
+
+
+COMPUTED = """
+kernel computed
+target sm_90a
+warps 1 of 32
+size K
+tensor x: float32[K, 32] strides [32:int64, 1:int64] align 4
+tensor out: float32[32] strides [1:int64] align 4
+grid [1]
+shared s: float32 4x1x32 layout (4,1,32):(32,32,1) at 0
+fragment deep: int32 () layout [() | t 32@_ | v]
+fragment r: float32 32 layout [32 | t 32@0 | v]
+body {
+  map deep[] = where(program_id(0) < 1, K, 0) shape () layout [() | t 32@_ | v] scope thread
+  for n in 0 .. deep[] step 8 {
+    copy r[c0] <- x[n, c0] shape 32 layout [32 | t 32@0 | v] via ld.global
+  }
+  copy out[c0] <- r[c0] shape 32 layout [32 | t 32@0 | v] via st.global
+}
+"""
+
+
+def test_a_loop_up_to_a_computed_number_goes_round_the_rings() -> None:
+    assert round_the_rings(parse_kernel(COMPUTED), {"K": 1}) == {"K": 5 * 8 + 1}
