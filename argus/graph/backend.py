@@ -144,7 +144,7 @@ class _Compilation:
 
     def run(self) -> torch.fx.GraphModule:
         found, texts = self.settled()
-        if self.options.prefer == "fast" and self.leave_slow(found, texts):
+        if self.options.prefer != "proved" and self.leave_slow(found, texts):
             found, texts = self.settled()
         steps = [self.launch(group, text) for group, text in zip(found.groups, texts, strict=True)]
         more, compiled = fallback.steps(self.gm.graph, found, self.options.fallback)
@@ -226,11 +226,11 @@ class _Compilation:
             self.apart.append((frozenset(group.nodes[:middle]), frozenset(group.nodes[middle:])))
 
     def leave_slow(self, found: Partition, texts: Sequence[KernelText]) -> bool:
-        """Refuse the products and convolutions for which PyTorch is faster, by measurement. Return True if there are
-        any."""
+        """Refuse the convolutions, and with `prefer="fast"` the products, for which PyTorch is faster, by measurement.
+        Return True if there are any."""
         known: dict[Any, str] = {}
         for group, text in zip(found.groups, texts, strict=True):
-            if group.head is None:
+            if group.head is None or (group.window is None and self.options.prefer != "fast"):
                 continue
             metas = tuple(p.meta for p in text.layout.reads)
             if (text.text, metas) not in known:

@@ -44,6 +44,8 @@ def convolution(x: Any, weight: Any, bias: Any, *rest: Any) -> Any:
         return NotImplemented
     if not transposed and groups == 1 and _is_one_window(x, weight, stride, padding, dilation):
         return _of_one_window(x, weight, bias, dilation)
+    if transposed and groups == 1 and bias is None and {*taps} == {1} and not any(padding) and {*stride} != {1}:
+        return _spread(x, weight, stride, further)
     if transposed and {*stride} != {1}:
         for shared in (False, True):
             found = _by_phases(x, weight, bias, stride, padding, dilation, further, groups, shared)
@@ -101,6 +103,27 @@ def _of_one_window(x: Any, weight: Any, bias: Any, dilation: Any) -> Any:
     rows, filters = x.flatten(1), weight.flatten(1).t()
     made = rows.mm(filters) if bias is None else torch.addmm(bias, rows, filters)
     return made.reshape(*made.shape, *(1 for _ in weight.shape[2:]))
+
+
+def _spread(x: Any, weight: Any, stride: Any, further: Any) -> Any:
+    """Return a transposed convolution with one tap: products, which lie a stride apart, and zeros between them."""
+    dims = range(2, x.dim())
+    ones, none = [1] * len(dims), [0] * len(dims)
+    made = aten.convolution.default(x, weight.transpose(0, 1), None, ones, none, ones, False, none, 1)
+    last = made.stride(1) == 1
+    if last:  # in the order in which it lies in memory
+        made = made.movedim(1, -1)
+    first = 1 if last else 2
+    for d in reversed(range(first, first + len(dims))):
+        made = made.unsqueeze(d + 1)
+    pad = [0, 0] if last else []
+    for step in reversed(stride):
+        pad += [0, step - 1, 0, 0]
+    made = aten.constant_pad_nd.default(made, pad)
+    for d, step, more in zip(range(first, first + len(dims)), stride, further, strict=True):
+        made = made.flatten(d, d + 1)
+        made = made.narrow(d, 0, made.shape[d] - step + 1 + more)
+    return made.movedim(-1, 1) if last else made
 
 
 def _depthwise(

@@ -215,9 +215,10 @@ class Emitter:
                 self.load(param)
         elif value not in self.block:
             node = value[0]
-            for source in inputs(node):
-                self.prepare(source)
             row = capture.row(node)
+            for source in inputs(node):
+                if row is None or row.kind != INDEXED or (source, "") in self.group.reads:
+                    self.prepare(source)
             if not is_view(node) and row is not None and row.kind == REDUCTION:
                 for text in REDUCTIONS[name_of(node.target)](self, node, dry=True):
                     assert not text

@@ -121,10 +121,10 @@ def _sides(chosen: Tile) -> dict[str, int]:
 
 def _convolution(group: Group, found: Layout, target: str, bits: int) -> ConvolutionEmitter:
     """Return the method by which a convolution is computed."""
-    if is_by_pixels(group, bits):
-        return PixelEmitter(group, found, columns.tile_of(group, found, target, bits))
     if is_flat(group, bits):
         return FlatEmitter(group, found, flat.tile_of(group, found, target, bits))
+    if is_by_pixels(group, bits):
+        return PixelEmitter(group, found, columns.tile_of(group, found, target, bits))
     if is_by_rows(group, bits):
         return RowEmitter(group, found, rows.tile_of(group, found, target, bits))
     if window_of(group.window).turns:

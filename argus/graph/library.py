@@ -74,7 +74,7 @@ class WeightGradient:
     def _of_kernels(self) -> float:
         copies = 2 * self.read / _COPIED_BYTES_S + 2 * self.parts * _LAUNCH if self.copied else 0.0
         rate = _DEPTHWISE if self.depthwise else _OF_PEAK[self.dims > 2] * self._peak()
-        return copies + max(2 * self.products / rate, self.read / _COPIED_BYTES_S) + 2 * _LAUNCH
+        return copies + max(2 * self.products / rate, self.read / _READ_BYTES_S) + (1 + self.copied) * _LAUNCH
 
     def _of_library(self) -> float:
         if self.depthwise:

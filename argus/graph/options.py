@@ -15,7 +15,8 @@ class Options:
 
     `fallback`: who runs the operators that no kernel takes, "inductor" or "eager". `workers`: number of processes that
     prove side by side, by default one for each core. `cudagraphs`: record the launches in CUDA graphs. `prefer`:
-    "proved" runs every kernel that is proved, "fast" leaves products for which PyTorch is measured to be faster.
+    "auto" leaves convolutions for which PyTorch is measured to be faster, "fast" also products of matrices, and "proved"
+    runs every kernel that is proved.
     `differences`: a group whose specification differs from PyTorch is left ("leave"), or ends the compilation
     ("raise").
     """
@@ -23,7 +24,7 @@ class Options:
     fallback: str = "inductor"
     workers: int | None = None
     cudagraphs: bool = False
-    prefer: str = "proved"
+    prefer: str = "auto"
     differences: str = "leave"
 
     @classmethod
@@ -36,7 +37,7 @@ class Options:
             raise ValueError(f"backend argus has no mode {mode!r}; it has {', '.join(_MODES)}")
         given = {"cudagraphs": _MODES[mode or "default"]} | dict(given or {})
         known = {"fallback": ("inductor", "eager"), "workers": None, "cudagraphs": (True, False)}
-        known |= {"prefer": ("proved", "fast"), "differences": ("leave", "raise")}
+        known |= {"prefer": ("auto", "proved", "fast"), "differences": ("leave", "raise")}
         for name, value in given.items():
             if name not in known:
                 raise ValueError(f"backend argus has no option {name!r}; it has {', '.join(known)}")

@@ -378,15 +378,26 @@ def test_products_for_which_pytorch_is_faster_are_left_on_request(monkeypatch: p
     monkeypatch.setattr("argus.graph.backend.why_left", why)
     a, b = torch.randn(8, 12), torch.randn(12, 20)
     reports = {}
-    for prefer in ("proved", "fast"):
+    for prefer in ("proved", "auto", "fast"):
         torch._dynamo.reset()
         backend = Backend()
         options = {"fallback": "eager", "workers": 1, "prefer": prefer}
         call = torch.compile(lambda a, b: torch.tanh(a @ b), backend=backend, options=options)
         torch.testing.assert_close(call(a, b), torch.tanh(a @ b))
         reports[prefer] = backend.report(call)
-    assert taken(reports["proved"]) == ["mm_tanh"] and taken(reports["fast"]) == ["tanh"]
+    assert taken(reports["proved"]) == taken(reports["auto"]) == ["mm_tanh"] and taken(reports["fast"]) == ["tanh"]
     assert left(reports["fast"]) == ["mm.default"] and "PyTorch is faster here" in str(reports["fast"])
+
+
+def test_convolutions_for_which_pytorch_is_faster_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("argus.graph.backend.why_left", lambda *_: "PyTorch is faster here")
+    torch._dynamo.reset()
+    backend, model = Backend(), nn.Sequential(nn.Conv1d(2, 3, 2, bias=False), nn.Tanh())
+    call = torch.compile(model, backend=backend, options={"fallback": "eager", "workers": 1})
+    with torch.no_grad():
+        x = torch.randn(2, 2, 7)
+        torch.testing.assert_close(call(x), model(x))
+    assert left(backend.report(call)) == ["convolution.default"] and taken(backend.report(call)) == ["tanh"]
 
 
 def test_options_are_checked() -> None:

@@ -61,6 +61,7 @@ IMAGES = {"read": 51_380_224, "bits": 16, "products": 7_398_752_256, "dims": 2, 
         ({"last": False, "bits": 32, "read": 51_380_224, "products": 3_699_376_128}, False),
         ({"bits": 32, "products": 3_699_376_128}, True),
         ({"depthwise": True, "products": 629_407_744}, True),
+        ({"copied": False, "read": 128_450_560, "products": 3_288_334_336}, False),  # one tap
         ({"depthwise": True, "products": 629_407_744, "last": False}, False),
         ({"dims": 3, "bits": 32, "products": 7_247_757_312}, True),
     ],

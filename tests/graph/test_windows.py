@@ -13,6 +13,7 @@ torch = pytest.importorskip("torch")
 from argus.graph.backend import Backend, Survey  # noqa: E402
 from argus.graph.columns import has_columns  # noqa: E402
 from argus.graph.convolution_tiles import _fewest_turns  # noqa: E402
+from argus.graph.convolved import convolution  # noqa: E402
 from argus.graph.prove import ProofRequest  # noqa: E402
 from argus.runtime.executable import CachedSource  # noqa: E402
 from tests.graph.compiled import compiled, left, same, taken  # noqa: E402
@@ -186,6 +187,17 @@ def test_convolution_with_strides_or_a_border_reads_pixels_in_the_order_of_windo
     path = next(row["path"] for row in report.rows if row["kernel"].startswith("convolution"))
     with open(path, encoding="utf-8") as file:
         assert "pixel = run * WIDTH" in file.read()
+
+
+@pytest.mark.parametrize("form", [torch.contiguous_format, torch.channels_last], ids=["first", "last"])
+@pytest.mark.parametrize("further", [(0, 0), (1, 2)])
+def test_a_transposed_convolution_with_one_tap_spreads_products(further: tuple[int, int], form: Any) -> None:
+    torch.manual_seed(1)
+    x = torch.randn(2, 6, 4, 5, dtype=torch.float64).to(memory_format=form)
+    weight, steps = torch.randn(6, 3, 1, 1, dtype=torch.float64), ([2, 3], [0, 0], [1, 1], True, list(further), 1)
+    found = convolution(x, weight, None, *steps)
+    torch.testing.assert_close(found, torch.ops.aten.convolution(x, weight, None, *steps))
+    assert found.stride(1) == 1 or form is torch.contiguous_format
 
 
 def test_windows_beyond_the_limits_of_the_copy_engine_are_no_columns() -> None:
