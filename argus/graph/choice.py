@@ -1,8 +1,8 @@
 """The choice of convolutions and products that are left to PyTorch because its library is faster.
 
-The kernel of each group that begins with a convolution, or with `options={"prefer": "fast"}` a product, is measured beside PyTorch's operators for the same
-group, on a GPU, with random contents. PyTorch's operators are timed one by one, so what they need is an upper bound:
-the operators after the product may still become one kernel.
+The kernel of each group that begins with a convolution is measured beside PyTorch's operators for the same group, on a
+GPU, with random contents. With `options={"prefer": "fast"}`, that of a product is measured, too. PyTorch's operators
+are timed one by one, so what they need is an upper bound: the operators after the product may still become one kernel.
 """
 
 from __future__ import annotations

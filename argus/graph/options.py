@@ -14,11 +14,10 @@ class Options:
     """Options of the backend: `torch.compile(model, backend="argus", options={...})`.
 
     `fallback`: who runs the operators that no kernel takes, "inductor" or "eager". `workers`: number of processes that
-    prove side by side, by default one for each core. `cudagraphs`: record the launches in CUDA graphs. `prefer`:
-    "auto" leaves convolutions for which PyTorch is measured to be faster, "fast" also products of matrices, and "proved"
-    runs every kernel that is proved.
-    `differences`: a group whose specification differs from PyTorch is left ("leave"), or ends the compilation
-    ("raise").
+    prove side by side, by default one for each core. `cudagraphs`: record the launches in CUDA graphs. `prefer`: "auto"
+    leaves convolutions for which PyTorch is measured to be faster, "fast" also products of matrices, and "proved" runs
+    every kernel that is proved. `differences`: a group whose specification differs from PyTorch is left ("leave"), or
+    ends the compilation ("raise").
     """
 
     fallback: str = "inductor"
@@ -36,7 +35,11 @@ class Options:
         if mode is not None and mode not in _MODES:
             raise ValueError(f"backend argus has no mode {mode!r}; it has {', '.join(_MODES)}")
         given = {"cudagraphs": _MODES[mode or "default"]} | dict(given or {})
-        known = {"fallback": ("inductor", "eager"), "workers": None, "cudagraphs": (True, False)}
+        known: dict[str, tuple[Any, ...] | None] = {
+            "fallback": ("inductor", "eager"),
+            "workers": None,
+            "cudagraphs": (True, False),
+        }
         known |= {"prefer": ("auto", "proved", "fast"), "differences": ("leave", "raise")}
         for name, value in given.items():
             if name not in known:

@@ -61,6 +61,21 @@ def test_one_tap_is_a_product_of_what_lies_in_memory(dtype: Any, form: Any) -> N
     torch.testing.assert_close(found[1], wanted[1], rtol=1e-2, atol=1e-1 if dtype is torch.bfloat16 else 1e-4)
 
 
+def test_a_tensor_that_is_padded_inside_of_a_sum_is_read_at_its_places_alone() -> None:
+    """The gradient of depthwise filters with one place: a kernel that pads, multiplies and adds up."""
+    torch._dynamo.reset()
+    backend, wanted = Backend(survey=Survey("sm_90a", prove=False)), [False, True, False]
+    arguments = (torch.randn(2, 6, 1, 1), torch.randn(2, 6, 3, 3), torch.randn(6, 1, 3, 3), None)
+    steps = ([2, 2], [0, 0], [1, 1], False, [0, 0], 6)
+
+    def gradient(*tensors: Any) -> Any:
+        return torch.ops.aten.convolution_backward(*tensors, *steps, wanted)[1]
+
+    call = torch.compile(gradient, backend=backend, dynamic=False)
+    call(*arguments)
+    assert "constant_pad_nd_mul_sum" in taken(backend.report(call))
+
+
 class Image(nn.Module):
     """Convolutions with a stride, in groups, and by channels."""
 
