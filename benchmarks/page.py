@@ -90,6 +90,27 @@ TABLES: dict[str, Columns] = {
     },
     "cold": {"step": _column("step"), "ms": _column("ms", 0), "CPU ms of the process": _column("cpu ms", 0)},
     "launch": {"what": lambda r: f"`{r['what']}`", "µs": _column("median us", 1)},
+    "ways": {
+        "operation": _column("operation"),
+        "way": _column("way"),
+        **{f"{side}, µs": _column(f"{side} us", 1) for side in ("argus", "PyTorch", "Triton")},
+    },
+    "first": {
+        "operation": _column("operation"),
+        "side": _column("side"),
+        "built before, ms": _column("warm ms", 0),
+        "nothing built, ms": _column("cold ms", 0),
+    },
+    "tiles": {
+        "M × N × K": lambda r: f"{r['M']} × {r['N']} × {r['K']}",
+        "dtype": _column("dtype"),
+        "tiles": _column("tiles"),
+        "library, µs": _column("library us", 1),
+        "with the table, µs": _column("with us", 1),
+        "without, µs": _column("without us", 1),
+        "with, of the library": _bold("with / library"),
+        "without": _bold("without / library"),
+    },
     "conflicts": {
         "kernel": _column("kernel"),
         "access": _column("access"),

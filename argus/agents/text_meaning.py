@@ -114,7 +114,7 @@ class Meanings:
         return _chosen(terms) if name == "where" and len(terms) == 3 else (name, *terms)
 
     def added(self, before: Term, statement: AugAssign, loops: tuple[ForStmt, ...]) -> Term:
-        """Return what a name stands for after something was added to it, in loops."""
+        """Return what a name stands for after `name += value` inside `loops`. `before` is what it stood for earlier."""
         term = self.term(statement.value)
         for loop in loops:
             if self.draft.called(loop.iterable) == "static_range" or term[0] != "sum":

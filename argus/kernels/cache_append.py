@@ -37,7 +37,7 @@ def reciprocal(scale):
 
 @argus.func
 def stored(x, STORED):
-    """Return the nearest number of 8 bits."""
+    """Return `x` rounded to the nearest number of the cache's dtype, which has 8 bits."""
     if STORED == al.int8:
         x = al.maximum(al.minimum(al.floor(x + 0.5), 127.0), -128.0)
     return x.to(STORED)

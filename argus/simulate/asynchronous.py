@@ -1,7 +1,7 @@
 """Asynchronous copies (cp.async): the data arrives as late as the rules allow, at the wait that covers its group.
 
-Loads to LDS (AMD) are counted one by one instead of in groups. The loads of one statement arrive together, once as many
-loads as the wait leaves open were issued after its last one.
+Loads to LDS (AMD) are counted one by one instead of in groups. A wait that leaves n loads open waits for all loads but
+the last n. The loads of one statement arrive together: at the first wait that waits for the last of them.
 
 Only the waiting thread knows that the copy is complete. The arrival therefore counts as a write by that thread at the
 time of its wait, and other threads need a barrier after it.
