@@ -19,7 +19,7 @@ from typing import Any
 import torch
 import torch._dynamo
 import torch._inductor.compile_fx
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode, unset_fake_temporarily
 
 import argus
 from argus.graph.backend import Backend, Survey
@@ -80,7 +80,11 @@ def traced(module: Any, survey: Survey, workers: int) -> Report:
     """Compile a problem with tensors without contents, and return the report."""
     backend = Backend(survey=survey)
     with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
-        model = module.Model(*module.get_init_inputs()).eval()
+        try:
+            model = module.Model(*module.get_init_inputs()).eval()
+        except DataDependentOutputException:  # the model reads a number from a tensor while it is made
+            with unset_fake_temporarily():
+                model = module.Model(*module.get_init_inputs()).eval()
         call: Callable[..., Any] = torch.compile(model, backend=backend, dynamic=False, options={"workers": workers})
         call(*module.get_inputs())
         return backend.report(call)
