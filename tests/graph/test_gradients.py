@@ -73,7 +73,7 @@ def test_a_tensor_that_is_padded_inside_of_a_sum_is_read_at_its_places_alone() -
 
     call = torch.compile(gradient, backend=backend, dynamic=False)
     call(*arguments)
-    assert "constant_pad_nd_mul_sum" in taken(backend.report(call))
+    assert "constant_pad_nd_mul_sum" in [row["kernel"] for row in backend.report(call).rows]
 
 
 class Image(nn.Module):
