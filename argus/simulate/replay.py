@@ -35,8 +35,12 @@ Values = Array | Mapping[tuple[int, ...], int | float]
 SMALL, FRACTIONS, LARGE, NEGATIVE = (-6, 7, 1.0), (-6, 7, 2.0**-4), (-6, 7, 16.0), (-12, -6, 16.0)
 """Ranges of floats in generated inputs: the integers of a range, times a factor."""
 
-EXTREMES = ("least", "greatest", "alternating")
-"""Contents of index tensors that are made of the ends of their declared range."""
+EXTREMES = ("least", "greatest", "alternating", "near")
+"""Contents of index tensors that are made of the ends of their declared range. "near" is the least and the few next to
+it, because sizes cut what is far from them."""
+
+_FEW = 8
+"""How many numbers are near the least one."""
 
 WHOLE = "whole"
 """Contents of integer tensors of 8 and 16 bits without a declared range: all numbers of the type."""
@@ -82,9 +86,9 @@ def replay(
     `seed`. `floats` = (low, high, factor) describes floats: integers in [low, high) times the factor. Float scalars are
     half of the factor, and different from each other if the preconditions allow it. Integer tensors hold values within
     their declared `InRange`, and otherwise from -3 to 7. With `extreme`, one of `EXTREMES`, those of a tensor
-    without a declared arrangement are all the least, all the greatest, or both in turns; see also `WHOLE`. `tensors`
-    replaces these values, for whole tensors or at single coordinates. Elements are generated when they are accessed, so
-    sizes may be large.
+    without a declared arrangement are all the least, all the greatest, both in turns, or near the least; see also
+    `WHOLE`. `tensors` replaces these values, for whole tensors or at single coordinates. Elements are generated when
+    they are accessed, so sizes may be large.
 
     Raises `NotReplayable` if the sizes break a precondition (or leave an index tensor no values), a loop takes more
     than `iterations` iterations, the grid has more than 4096 blocks, a tensor has 2^63 elements, or the run takes more
@@ -251,6 +255,7 @@ class _Fill:
             case "alternating":
                 above = index % 2 * (count - 1)
             case _:
+                count = min(count, _FEW) if self.extreme == "near" else count
                 above = (hashed(index ^ np.int64(self.seed << 31)) % np.uint64(count)).astype(np.int64)
         values = above + self.low
         result = round_to(values * self.factor, self.dtype).astype(carrier(self.dtype))

@@ -269,7 +269,9 @@ def test_wrong_sums_are_not_proved(name: str, right: str, wrong: str) -> None:
 )
 def test_wrong_windows_are_not_proved(right: str, wrong: str) -> None:
     """Twins of the kernel that `test_proved` accepts."""
-    text = source_of("attention").text
+    text, helpers = source_of("attention").text, source_of("attention_scores").text
+    where, cut = text.index("@argus.kernel"), helpers[helpers.index("@argus.func\ndef cut(") :].partition("\n\n\n")[0]
+    text = f"{text[:where].replace(' cut,', '')}{cut}\n\n\n{text[where:]}"
     assert text.count(right) == 1
     options = Options("sm_80", 4, {"D": 64, "CAUSAL": True, "BLOCK_M": 64, "BLOCK_N": 32, "WINDOW": 100})
     report = prove(SourceFile("wrong.py", text.replace(right, wrong)), "attention_forward", options)

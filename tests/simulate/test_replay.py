@@ -80,3 +80,30 @@ def test_a_specification_is_checked_where_the_blocks_wrote() -> None:
     assert not replay(parse(text), {"M": 64, "N": 2**25, "K": 48}, [(1, 3)])
     wrong = parse(text, ("(k0 + c1 < K) else", "(k0 + c1 < K - 8) else"))
     assert "spec-mismatch" in {v.code for v in replay(wrong, {"M": 64, "N": 2**25, "K": 48}, [(1, 3)], tags=False)}
+
+
+CUT = """
+kernel cut
+target sm_80
+warps 1 of 32
+size N
+tensor at: int32[32] strides [1:int64] align 4
+tensor x: int32[N] strides [1:int64] align 4
+tensor out: int32[32] strides [1:int64] align 4
+grid [1]
+in_range at from 0 to 1000000
+fragment i: int32 32 layout [32 | t 32@0 | v]
+body {
+  spec out(i) = minimum(at[c0], N)
+  copy i[c0] <- at[c0] shape 32 layout [32 | t 32@0 | v] via ld.global
+  map i[c0] = minimum(i[c0] * 2, N) shape 32 layout [32 | t 32@0 | v] scope thread
+  copy out[c0] <- i[c0] shape 32 layout [32 | t 32@0 | v] via st.global
+}
+"""
+
+
+def test_contents_near_the_least_are_not_cut_by_sizes() -> None:
+    assert replay(parse(CUT), {"N": 8}, None) == ()
+    (found,) = replay(parse(CUT), {"N": 8}, None, extreme="near")
+    assert found.code == "spec-mismatch"
+    assert replay(parse(CUT, ("* 2", "* 1")), {"N": 8}, None, extreme="near") == ()
