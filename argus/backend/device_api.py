@@ -92,6 +92,12 @@ _WAVES = (
        "global_load_lds", AMD, True),
     _f("load_to_lds_or_zero", "class T", "void", f"{SHARED}, const T* base, i64 source, bool p",
        "the same; lanes without p bring zeros and read nothing of the tensor", "global_load_lds", AMD, True),
+    _f("load_near_to_lds", "class T", "void", f"{SHARED}, const T* base, i64 source",
+       "load_to_lds of elements that lie less than 2^31 bytes behind `base`, which all lanes share",
+       "buffer_load_lds.offen", AMD, True, like="load_to_lds"),
+    _f("load_near_to_lds_or_zero", "class T", "void", f"{SHARED}, const T* base, i64 source, bool p",
+       "the same; lanes without p bring zeros and read nothing of the tensor", "buffer_load_lds.offen", AMD, True,
+       like="load_to_lds_or_zero"),
     _f("wait_counts", "int VM, int LGKM", "void", "",
        "waits until at most VM of the wave's loads to LDS, and LGKM of its accesses to LDS, are unfinished; -1: any "
        "number", "global_load_lds", AMD, True),

@@ -69,6 +69,7 @@ MOVES = {
     "ds_read": Move((1, 2, 4, 8, 16), _ANY, AMD),
     "ds_write": Move((1, 2, 4, 8, 16), _ANY, AMD),
     "global_load_lds": Move((4,), _ANY, AMD, unit="wave"),
+    "buffer_load_lds.offen": Move((4,), _ANY, AMD, unit="wave"),
     "global_atomic": Move((4, 8), _ANY, AMD),
 }
 

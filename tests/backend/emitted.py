@@ -153,7 +153,7 @@ def disagreements(runs: Sequence[Trial], text: Callable[[Kernel], str] = emit) -
 
 
 _Wanted = tuple[Trial, dict[str, Array]]
-_ASYNCHRONOUS = re.compile(r"argus::(cp_async|tma_|wgmma|load_to_lds)")
+_ASYNCHRONOUS = re.compile(r"argus::(cp_async|tma_|wgmma|load_(near_)?to_lds)")
 
 
 def _takes(kernel: Kernel, texts: Mapping[int, tuple[str, str]], warp_size: int, eager: bool) -> bool:

@@ -168,6 +168,8 @@ def waves() -> str:
     body = [
         "argus::load_to_lds(smem, t * 4, a, argus::i64(t) * 3);",
         "argus::load_to_lds_or_zero(smem, 2048 + t * 4, a, argus::i64(t) * 5, p > t);",
+        "argus::load_near_to_lds(smem, 4096 + t * 4, a, argus::i64(t) * 3);",
+        "argus::load_near_to_lds_or_zero(smem, 6144 + t * 4, a, argus::i64(t) * 5, p > t);",
         "argus::wave_priority<2>();",
         "argus::sched_group<8, 2, 0>();",
         "argus::sched_kinds<900>();",

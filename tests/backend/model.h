@@ -105,6 +105,7 @@ struct Operand {
     void* out;
     std::uint64_t in;
     int bytes;
+    std::uint64_t more = 0; // of an operand of 16 bytes: the last 8
 };
 template <class T> Operand out(T& x) {
     Operand operand{&x, 0, sizeof(T)};
@@ -113,7 +114,8 @@ template <class T> Operand out(T& x) {
 }
 template <class T> Operand in(T x) {
     Operand operand{nullptr, 0, sizeof(T)};
-    std::memcpy(&operand.in, &x, sizeof(T));
+    std::memcpy(&operand.in, &x, std::min<std::size_t>(sizeof(T), 8));
+    if (sizeof(T) > 8) std::memcpy(&operand.more, reinterpret_cast<const char*>(&x) + 8, sizeof(T) - 8);
     return operand;
 }
 using Operands = std::vector<Operand>;
@@ -283,8 +285,27 @@ inline int first_lane(int x) {
 }
 inline void load_to_lds(const Operands& operands) {
     unsigned char word[4] = {};
-    if (operands.at(1).in != zero_word) read("global", operands.at(1).in, 4, word);
+    if (operands.size() > 2) { // an offset, and a descriptor: its base, and its bytes
+        const Operand& from = operands.at(2);
+        if (operands.at(1).in < static_cast<unsigned>(from.more)) read("global", from.in + operands.at(1).in, 4, word);
+    } else if (operands.at(1).in != zero_word) {
+        read("global", operands.at(1).in, 4, word);
+    }
     write("shared", operands.at(0).in + 4 * lane, 4, word);
+}
+
+// The memory behind a base. A lane whose offset is not below its bytes loads zeros.
+struct Buffer {
+    std::uint64_t base;
+    unsigned bytes;
+};
+inline Buffer buffer(const void* base, int, unsigned bytes, unsigned) {
+    return {reinterpret_cast<std::uintptr_t>(base), bytes};
+}
+template <class W> W buffer_load(Buffer from, unsigned at, int, int) {
+    W x{};
+    if (at < from.bytes) read("global", from.base + at, sizeof(W), &x);
+    return x;
 }
 
 // A pointer to words of one address space, by which they are read and written.

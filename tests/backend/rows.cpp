@@ -43,6 +43,12 @@ template <class F> void for_places(int step, F f) {
         for (int offset : {-2, 0, 3}) f(begin, static_cast<i64>(offset));
 }
 
+template <class F> void for_places_behind(int step, F f) {
+    for_places(step, [&](int begin, i64 offset) {
+        if (offset >= 0) f(begin, offset);
+    });
+}
+
 // Runs F with memory as it is, and holds it against what it was: `count` bytes at `at` are those of `now`, all else stays.
 template <class F> void changes(Memory& memory, const void* at, int count, const void* now, F f) {
     static unsigned char before[model::SIZE];
@@ -371,6 +377,18 @@ template <class T> void check_load_to_lds() {
 template <class T> void check_load_to_lds_or_zero() {
     waves<T>([](int offset, const T* base, i64 source, bool p) {
         if (offset >= 0) load_to_lds_or_zero(model::SHARED, offset, base, source, p);
+        return p;
+    });
+}
+template <class T> void check_load_near_to_lds() {
+    waves<T>([](int offset, const T* base, i64 source, bool) {
+        if (offset >= 0) load_near_to_lds(model::SHARED, offset, base, source);
+        return true;
+    });
+}
+template <class T> void check_load_near_to_lds_or_zero() {
+    waves<T>([](int offset, const T* base, i64 source, bool p) {
+        if (offset >= 0) load_near_to_lds_or_zero(model::SHARED, offset, base, source, p);
         return p;
     });
 }

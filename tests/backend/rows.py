@@ -44,7 +44,9 @@ def plain(row: CopyRow) -> str:
 def with_variants(program: str) -> str:
     """The checks, with those of each variant of an instruction: the same, of the variant's functions."""
     found = [
-        re.sub(rf"\b{plain(row)}(?=_if|_or|\b)|(?<=check_){plain(row)}(?=_if|_or|\b)", row.call, check)
+        re.sub(rf"\b{plain(row)}(?=_if|_or|\b)|(?<=check_){plain(row)}(?=_if|_or|\b)", row.call, check).replace(
+            "for_places(", "for_places_behind(" if row.reach else "for_places("
+        )
         for row in INSTRUCTIONS.values()
         if row.mechanism is Mechanism.THREADS and row.call not in ("atomic", plain(row))
         if f"check_{row.call}(" not in program

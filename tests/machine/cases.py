@@ -10,17 +10,25 @@ from typing import Any
 
 import numpy as np
 
+from argus.compile import elaborate
+from argus.frontend import Options
 from argus.ir.nodes import Kernel
 from argus.ir.types import DType, bfloat16, float8_e4m3fnuz
 from argus.kernels import experts
 from argus.kernels.attention_tiles import AttentionShape, wave_tiles
 from argus.kernels.operands import NEAR
+from argus.passes import lower
+from argus.source import SourceFile
 from tests.backend.host import from_bfloat16, to_bfloat16
 from tests.machine.gfx942.code import Code
 from tests.machine.gfx942.numbers import FP8
 from tests.machine.kernels import KERNELS, lowered, run
 
 _ONE = np.ones(1, np.float32)
+NEAR_ROWS = """    M, K = a.shape
+    al.requires((0 <= a.stride(0)) & (a.stride(0) < 2**24) & (0 <= b.stride(0)) & (b.stride(0) < 2**24))
+"""
+"""The facts of a product's operands whose tiles of 64 rows span less than 2**31 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +82,16 @@ def gemm_fp8(rows: int, columns: int, waves: int, m: int, n: int, k: int) -> Cas
 
 
 @cache
-def example(name: str, side: int, m: int, n: int, k: int) -> Case:
-    """A product of the examples whose author wrote its waits and barriers, with square tiles of `side`."""
-    kernel = lowered(Path(f"examples/{name}.py"), name)
+def example(name: str, side: int, m: int, n: int, k: int, near: bool = False) -> Case:
+    """A product of the examples whose author wrote its waits and barriers, with square tiles of `side`.
+
+    `near`: rows are close together, and loads to LDS go by offsets.
+    """
+    path = Path(f"examples/{name}.py")
+    text = path.read_text(encoding="utf-8")
+    if near:
+        text = text.replace("global_load_lds", "buffer_load_lds.offen").replace("    M, K = a.shape\n", NEAR_ROWS)
+    kernel = lower(elaborate(SourceFile(str(path), text), name, Options("gfx942")), "gfx942")
     a, b = to_bfloat16(random(m, k)), to_bfloat16(random(n, k))
     named = {"a": a, "b": b, "c": np.zeros((m, n), np.uint16), "M": m, "N": n, "K": k}
     right = {"c": from_bfloat16(a) @ from_bfloat16(b).T}

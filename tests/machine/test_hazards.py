@@ -73,6 +73,7 @@ def test_every_wait_and_barrier_of_a_product_is_needed(edit: str) -> None:
     assert missed(edit, cases.gemm(*GEMM), cases.gemm(*GEMM[:5], 0)) == []
 
 
+@pytest.mark.parametrize("near", [False, pytest.param(True, marks=pytest.mark.nightly)], ids=["addresses", "offsets"])
 @pytest.mark.parametrize(
     ("edit", "harmless"),
     [
@@ -86,13 +87,13 @@ def test_every_wait_and_barrier_of_a_product_is_needed(edit: str) -> None:
         ),
     ],
 )
-def test_counted_waits_of_loads_to_lds_are_needed(edit: str, harmless: list[str]) -> None:
+def test_counted_waits_of_loads_to_lds_are_needed(edit: str, harmless: list[str], near: bool) -> None:
     """Loads two steps ahead, and the waits that the kernel's author wrote.
 
     Two are there for every path, and not needed on this one: the last, because the end of a program waits by itself;
     and that for LDS, because the compiler has waited for the operands of the products before.
     """
-    assert missed(edit, cases.example("gemm_waves", 64, 72, 64, 168)) == harmless
+    assert missed(edit, cases.example("gemm_waves", 64, 72, 64, 168, near)) == harmless
 
 
 @pytest.mark.nightly

@@ -11,11 +11,13 @@ import pytest
 from argus.compile import elaborate, verify
 from argus.diagnostic import Verdict
 from argus.frontend import Options
-from argus.ir.nodes import Copy, Kernel
+from argus.ir.nodes import Copy, Kernel, WaitCounts
 from argus.ir.visit import walk
 from argus.passes import LoweringError, lower
 from argus.source import SourceFile
+from tests.machine import cases
 from tests.machine.kernels import run
+from tests.reject.edits import drop
 
 MOVED = """
 import argus
@@ -77,3 +79,12 @@ def test_what_is_loaded(shape: tuple[int, int]) -> None:
     y = np.zeros_like(x)
     run(moved(), (-(-shape[0] // 16),), ("y",), x=x, y=y, M=shape[0], K=shape[1])
     np.testing.assert_array_equal(y, x)
+
+
+@pytest.mark.nightly
+def test_loads_to_lds_by_offsets_are_proved() -> None:
+    """A product with counted waits. Without the bound of the strides it is refused, and one wait fewer is refuted."""
+    kernel = cases.example("gemm_waves", 64, 72, 64, 168, near=True).kernel
+    assert any(isinstance(s, Copy) and s.instr == "buffer_load_lds.offen" for s in walk(kernel.body))
+    assert verify(kernel).verdict is Verdict.PROVED
+    assert verify(replace(kernel, body=drop(WaitCounts)(kernel).body)).verdict is Verdict.REFUTED

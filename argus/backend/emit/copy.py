@@ -12,7 +12,7 @@ from argus.backend.emit.registers import digits
 from argus.backend.emit.scope import Domain, Writer
 from argus.ir.affine import facts
 from argus.ir.expr import Elem
-from argus.ir.instruction import INSTRUCTIONS, Ends, Mechanism
+from argus.ir.instruction import INSTRUCTIONS, CopyRow, Ends, Mechanism
 from argus.ir.nodes import Access, BulkCopy, Copy, Fragment, Shared, Tensor
 from argus.ir.prefix import Inside, along
 from argus.ir.reach import steps
@@ -72,9 +72,7 @@ def _between(stmt: Copy, fragment: Fragment, memory: Tensor | Shared, load: bool
     check_registers(domain, fragment, register, stmt.vector)
     used: list[Access | Elem] = [register, *reads(stmt.mask, *cell.index)]
     row = INSTRUCTIONS[stmt.instr or ""]
-    if row.reach and steps(cell.index, stmt.shape) is None:
-        raise problem("copy-unsupported", f"{row.name} counts from a place that all threads have in common", stmt.span,
-                      "leave the instruction open")  # fmt: skip
+    _check_reach(row, stmt, cell)
     if isinstance(memory, Tensor) and row.ends is not Ends.WHOLE:
         (_cut if row.ends is Ends.BOTH else _unaligned)(stmt, memory, domain, used, writer)
         return
@@ -96,6 +94,12 @@ def _between(stmt: Copy, fragment: Fragment, memory: Tensor | Shared, load: bool
                 if load and mask is not None and other is not None:  # the mask is read once: the load may overwrite it
                     call += f" else {_fill(printer.register(register), other, stmt.vector)}"
                 _guarded(writer, mask, call)
+
+
+def _check_reach(row: CopyRow, stmt: Copy, cell: Access) -> None:
+    if row.reach and steps(cell.index, stmt.shape) is None:
+        raise problem("copy-unsupported", f"{row.name} counts from a place that all threads have in common", stmt.span,
+                      "name another instruction, or none")  # fmt: skip
 
 
 def _unaligned(stmt: Copy, memory: Tensor, domain: Domain, used: list[Access | Elem], writer: Writer) -> None:
@@ -245,7 +249,9 @@ def _asynchronous(stmt: Copy, dst: Shared, src: Tensor, writer: Writer) -> None:
 
 def _to_lds(stmt: Copy, dst: Shared, src: Tensor, writer: Writer) -> None:
     """Emit loads to LDS. Every lane of every wave issues every load, because a wave counts its instructions."""
-    name, domain = INSTRUCTIONS[stmt.instr or ""].call, domain_of(stmt.layout, stmt.vector, writer, stmt.span)
+    row, domain = INSTRUCTIONS[stmt.instr or ""], domain_of(stmt.layout, stmt.vector, writer, stmt.span)
+    name = row.call
+    _check_reach(row, stmt, stmt.src)
     for access, memory in ((stmt.dst, dst), (stmt.src, src)):
         check_vector(domain, stmt.vector, access, memory, stmt.span, facts(writer.kernel))
     for each in domain.iterations(reads(stmt.mask, *stmt.src.index, *stmt.dst.index)):

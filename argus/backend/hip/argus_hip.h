@@ -411,10 +411,23 @@ __attribute__((device)) const unsigned zero_word = 0;
 
 #pragma clang diagnostic push
 #pragma clang diagnostic ignored "-Winline-asm"  // M0 is nobody's: who needs it writes it first
-ARGUS_FN void load_to_lds(shared_t place, global<const void> from) {
-    const int first = __builtin_amdgcn_readfirstlane(static_cast<int>(reinterpret_cast<__UINTPTR_TYPE__>(
+ARGUS_FN int first_place(shared_t place) {
+    return __builtin_amdgcn_readfirstlane(static_cast<int>(reinterpret_cast<__UINTPTR_TYPE__>(
         (__attribute__((address_space(3))) void*)place)));
+}
+ARGUS_FN void load_to_lds(shared_t place, global<const void> from) {
+    const int first = first_place(place);
     asm volatile("s_mov_b32 m0, %0\n\ts_nop 0\n\tglobal_load_lds_dword %1, off" ::"s"(first), "v"(from) : "m0", "memory");
+}
+// The descriptor as words: the base, whose upper half has the stride, 0; the bytes; and the format of words.
+template <class T> ARGUS_FN void load_near_to_lds(shared_t place, const T* base, unsigned at) {
+    typedef unsigned __attribute__((ext_vector_type(4))) u32x4;
+    asm("" : "+s"(base));
+    const auto bits = reinterpret_cast<unsigned long long>(base);
+    const u32x4 from = {static_cast<unsigned>(bits), static_cast<unsigned>(bits >> 32) & 0xffff, near_bytes, 0x00027000};
+    const int first = first_place(place);
+    asm volatile("s_mov_b32 m0, %0\n\ts_nop 0\n\tbuffer_load_dword %1, %2, 0 offen lds" ::"s"(first), "v"(at), "s"(from)
+                 : "m0", "memory");
 }
 #pragma clang diagnostic pop
 }  // namespace target
@@ -425,6 +438,13 @@ template <class T> ARGUS_FN void load_to_lds(shared_t smem, int offset, const T*
 template <class T> ARGUS_FN void load_to_lds_or_zero(shared_t smem, int offset, const T* base, i64 source, bool p) {
     const auto zero = (target::global<const void>)&target::zero_word;  // every lane loads, so that waves count alike
     target::load_to_lds(smem + offset, p ? (target::global<const void>)(base + source) : zero);
+}
+template <class T> ARGUS_FN void load_near_to_lds(shared_t smem, int offset, const T* base, i64 source) {
+    target::load_near_to_lds(smem + offset, base, static_cast<unsigned>(source * sizeof(T)));
+}
+template <class T> ARGUS_FN void load_near_to_lds_or_zero(shared_t smem, int offset, const T* base, i64 source, bool p) {
+    const auto at = static_cast<unsigned>(source * sizeof(T));
+    target::load_near_to_lds(smem + offset, base, p ? at : target::near_bytes);
 }
 template <int VM, int LGKM> ARGUS_FN void wait_counts() {
     if constexpr (VM >= 0 && LGKM >= 0) asm volatile("s_waitcnt vmcnt(%0) lgkmcnt(%1)" ::"n"(VM), "n"(LGKM) : "memory");

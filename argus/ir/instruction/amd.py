@@ -42,6 +42,8 @@ AMD: tuple[Row, ...] = (
     CopyRow("ds_write", "fragment", "shared", _BYTES, THREADS, SYNC, "store_shared", _CDNA3, _LDS),
     CopyRow("global_load_lds", "global", "shared", (4,), ASYNCHRONOUS, Order.VMCNT, "load_to_lds", _CDNA3, _TO_LDS,
             in_lane_order=True),
+    CopyRow("buffer_load_lds.offen", "global", "shared", (4,), ASYNCHRONOUS, Order.VMCNT, "load_near_to_lds", _CDNA3,
+            f"{_TO_LDS}; {_OFFEN}", in_lane_order=True, reach=2**31),
     CopyRow("global_atomic", "fragment", "global", (4, 8), THREADS, SYNC, "atomic", _CDNA3, _ATOMIC),
     StepRow("s_waitcnt vmcnt", (("vmcnt", 0, 63),), Law.LOADS, _CDNA3, "CDNA3 ISA, 4.4 s_waitcnt"),
     StepRow("s_waitcnt lgkmcnt", (("lgkmcnt", 0, 15),), Law.ACCESSES, _CDNA3, "CDNA3 ISA, 4.4 s_waitcnt"),

@@ -51,7 +51,7 @@ def test_machine_code(compiled: bytes) -> None:
         assert all(found[f"v_mfma_f32_{shape}_{pair}"] == 2 for pair in pairs)
     for name in ("global_load_dwordx4", "global_store_dwordx4", "ds_read_b128", "ds_write_b128", "s_barrier"):
         assert found[name] > 0, name
-    for name in ("s_setprio", "global_load_lds_dword", "buffer_load_dwordx4"):
+    for name in ("s_setprio", "global_load_lds_dword", "buffer_load_dwordx4", "buffer_load_dword"):
         assert found[name] > 0, name
     assert found["global_atomic_add_f32"] == 1
     assert found["global_atomic_cmpswap"] == 2, "only the extrema of floats loop"

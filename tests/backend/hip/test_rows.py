@@ -27,6 +27,9 @@ REPLACED = {
     "(__attribute__((address_space(3))) void*)place": "static_cast<__UINTPTR_TYPE__>(place)",
     "__builtin_amdgcn_readfirstlane": "model::first_lane",
     "__attribute__((device))": "",
+    "__amdgpu_buffer_rsrc_t": "model::Buffer",
+    "__builtin_amdgcn_make_buffer_rsrc": "model::buffer",
+    **{f"__builtin_amdgcn_raw_buffer_load_b{bits}": "model::buffer_load<W>" for bits in (128, 64, 32, 16, 8)},
     '"+s"': '"+r"',
     '"+v"': '"+r"',
 }
