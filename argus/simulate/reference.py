@@ -123,7 +123,7 @@ class Reference:
             case Coord(axis=axis):
                 return axes[axis]
             case Elem(obj=obj, index=index):
-                return self._element(self.tensors[obj], [self.term(e, axes) for e in index])
+                return self._element(self.tensors[obj], [self.term(e, axes) for e in index], obj in self.stored)
             case ProgramId() | LoopVar() | Thread():
                 raise ValueError("a specification reads a block's or a thread's own value")
             case Op():
@@ -131,10 +131,9 @@ class Reference:
             case _:
                 assert_never(value)
 
-    def _element(self, tensor: GlobalTensor, index: list[Array]) -> Array:
+    def _element(self, tensor: GlobalTensor, index: list[Array], final: bool) -> Array:
         """Return the contents of a tensor before the kernel, or after it. An element that does not exist is NaN in a
         float tensor, and 0 in others."""
-        final = tensor.name in self.stored
         at, inside = np.zeros((), dtype=np.int64), np.ones((), dtype=np.bool_)
         for place, extent in zip(index, tensor.shape, strict=True):
             place = np.asarray(place).astype(np.int64)
