@@ -21,7 +21,7 @@ from typing import Any
 import torch
 
 from argus.graph.decompose_products import parts_of
-from argus.graph.library import WeightGradient
+from argus.graph.library import ImageGradient, WeightGradient
 from argus.graph.two_steps import wide
 from argus.graph.windows import each
 
@@ -38,15 +38,18 @@ def convolution_backward(
         return NotImplemented
     steps = tuple(each(v, dims) for v in (stride, padding, dilation))
     of_x = of_weight = of_bias = None
-    leaves = wanted[1] and gradient.device.type == "cuda" and _is_left(gradient, x, weight, steps, transposed, groups)
-    if leaves and not wanted[0] and not wanted[2]:
+    leaves = [False, False]
+    if gradient.device.type == "cuda":
+        leaves = [bool(wanted[0]) and _leaves_image(gradient, x, weight, steps, transposed, groups),
+                  bool(wanted[1]) and _is_left(gradient, x, weight, steps, transposed, groups)]  # fmt: skip
+    if any(leaves) and [*leaves, False] == [bool(w) for w in wanted]:
         return NotImplemented
-    if wanted[0]:
-        of_x = _of_image(gradient, x, weight, steps, transposed, groups)
-    if leaves:
+    if any(leaves):
         rest = (stride, padding, dilation, transposed, further, groups)
-        of_weight = aten.convolution_backward.default(gradient, x, weight, None, *rest, [False, True, False])[1]
-    elif wanted[1]:
+        of_x, of_weight, _ = aten.convolution_backward.default(gradient, x, weight, None, *rest, [*leaves, False])
+    if wanted[0] and not leaves[0]:
+        of_x = _of_image(gradient, x, weight, steps, transposed, groups)
+    if wanted[1] and not leaves[1]:
         small, image = (x, gradient) if transposed else (gradient, x)
         of_weight = _of_weight(small, image, weight, steps, groups)
     if wanted[2]:
@@ -70,6 +73,26 @@ def _of_image(gradient: Any, x: Any, weight: Any, steps: Sequence[list[int]], tr
 
 
 # ---------------------------------------------------------------------------- weights
+
+
+def _leaves_image(
+    gradient: Any, x: Any, weight: Any, steps: Sequence[list[int]], transposed: bool, groups: int
+) -> bool:
+    """Return True if the library computes the gradient of the image faster: with strides and several taps, where a
+    kernel computes phases with zeros among their taps."""
+    stride, taps, bits = steps[0], weight.shape[2:], 8 * x.dtype.itemsize
+    if transposed or groups > 1 or {*stride} == {1} or {*taps} == {1} or bits > 32:
+        return False
+    if bits == 32 and not torch.backends.cudnn.allow_tf32:
+        return False
+    return ImageGradient(
+        read=gradient.numel() * x.dtype.itemsize,
+        made=x.numel() * x.dtype.itemsize,
+        bits=bits,
+        products=gradient.numel() // gradient.shape[1] * weight.numel(),
+        times=prod(-(-t // s) * s / t for t, s in zip(taps, stride, strict=True)),
+        last=gradient.stride(1) == 1,
+    ).is_left()
 
 
 def _is_left(gradient: Any, x: Any, weight: Any, steps: Sequence[list[int]], transposed: bool, groups: int) -> bool:

@@ -85,7 +85,34 @@ class WeightGradient:
         return copies + max(product, self.read / _READ_BYTES_S) + 2 * _LAUNCH
 
     def _peak(self) -> float:
-        return dict(H200.matrix_flops)[self.bits] * H200.multiprocessors * H200.clock_hz
+        return _peak(self.bits)
+
+
+@dataclass(frozen=True)
+class ImageGradient:
+    """The gradient of a convolution's image, with strides: bytes of the results' gradients (`read`) and of the image's
+    (`made`), the elements' bits, the number of products, and how many times as many a kernel computes, because phases
+    have zeros. `last`: tensors have their channels last."""
+
+    read: int
+    made: int
+    bits: int
+    products: int
+    times: float
+    last: bool
+
+    def is_left(self) -> bool:
+        """Return True if the library is expected to be faster than kernels. Rates are those of one H200."""
+        rate = _peak(self.bits)
+        copies = (2 * self.read + self.made) / _COPIED_BYTES_S + 2 * _LAUNCH
+        own = copies + 2 * self.products * self.times / (_OF_PEAK[0] * rate)
+        moved = (self.read + self.made) / _READ_BYTES_S
+        copied = ((not self.last) + (self.bits == 32)) * (2 * moved + 2 * _LAUNCH)
+        return own > copied + max(2 * self.products / (_LIBRARY_OF_PEAK[0] * rate), moved) + _LAUNCH
+
+
+def _peak(bits: int) -> float:
+    return dict(H200.matrix_flops)[bits] * H200.multiprocessors * H200.clock_hz
 
 
 _COPIED_BYTES_S, _READ_BYTES_S = 2.4e12, 3.2e12

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("torch")
 
 from argus.graph.capture import Meta, _is_copied
-from argus.graph.library import WeightGradient, copies_too_much
+from argus.graph.library import ImageGradient, WeightGradient, copies_too_much
 
 
 def rows(count: int, terms: int, batch: tuple[int, ...] = ()) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -70,3 +70,13 @@ def test_gradients_of_weights_whose_copies_cost_too_much(change: dict[str, Any],
     """As measured on one H200: kernels were faster where nothing is left."""
     case: dict[str, Any] = IMAGES | {"depthwise": False, "last": True, "copied": True} | change
     assert WeightGradient(**case).is_left() is left
+
+
+@pytest.mark.parametrize(("bits", "last", "left"), [(16, True, True), (32, True, True), (32, False, False)])
+def test_gradients_of_images_with_strides_are_left_where_the_library_copies_nothing(
+    bits: int, last: bool, left: bool
+) -> None:
+    """Of 3 x 3 filters with strides of 2: a kernel multiplies 16 times where there are 9 taps."""
+    size = 64 * 28 * 28 * 128
+    case = ImageGradient(size * bits // 8, 4 * size * bits // 8, bits, size * 128 * 9, 16 / 9, last)
+    assert case.is_left() is left
