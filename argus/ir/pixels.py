@@ -13,8 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from argus.ir.affine import linear
-from argus.ir.expr import Const, Coord, Elem, Expr, Op, Thread, op, substitute_coords, walk
+from argus.ir.expr import Const, Coord, Elem, Expr, Op, Thread, linear, op, substitute_coords, walk
 from argus.ir.interval import WIDE, Interval, operate, within
 
 CORNERS = {3: 1 << 15, 4: 1 << 7, 5: 1 << 4}
@@ -82,15 +81,15 @@ class _Places:
 
 
 def _places(expr: Expr) -> _Places | None:
-    found = linear(expr)
-    moving = [(term, factor) for term, factor in found.terms if not one_place(term)]
+    terms, first = linear(expr)
+    moving = [(term, factor) for term, factor in terms.items() if not one_place(term)]
     if len(moving) != 1:
         return None
     offset: Expr = Const(0)
-    for term, factor in found.terms:
+    for term, factor in terms.items():
         if one_place(term):
             offset = op("add", offset, op("mul", term, Const(factor)))
-    return _Places(*moving[0], found.const, offset)
+    return _Places(*moving[0], first, offset)
 
 
 def _modulus(term: Expr) -> int:
