@@ -236,7 +236,7 @@ def attention_combine(
     al.invariant(lse, Z)
     al.spec(o, lambda z, i, e: al.sum(lambda t: al.softmax(lambda u: levels[z, u, i])[t] * parts[z, t, i, e]))
     al.spec(lse, lambda z, i: al.logsumexp(lambda t: levels[z, t, i]))
-    z, i = al.grid(Z, M, group=1)  # the other axes of the hardware end at 65535
+    z, i = al.grid(Z, M)  # the other axes of the hardware end at 65535
     every = al.arange(ROOM)
     top = al.max(al.load(levels[z, every, i], mask=every < P, other=NEVER))
     shift = al.where(top == NEVER, 0.0, top)

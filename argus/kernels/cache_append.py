@@ -67,7 +67,7 @@ def append(k, v, cos, sin, key_scales, value_scales, slot, keys, values, DTYPE, 
     else:
         al.spec(keys, lambda t, h, p, e: stored(key_of(k, cos, sin, t, h, p, e) * reciprocal(key_scales[h]), STORED))
         al.spec(values, lambda t, h, p, e: stored(v[t, h, p, e] * reciprocal(value_scales[h]), STORED))
-    t, block = al.grid(T, al.cdiv(H, HEADS), group=1)  # the other axes of the hardware end at 65535
+    t, block = al.grid(T, al.cdiv(H, HEADS), group=2)  # blocks follow rows; other axes of the hardware end at 65535
     h = (block * HEADS + al.arange(HEADS))[:, None]
     e = al.arange(BLOCK)[None, :]
     to = al.load(slot[t])

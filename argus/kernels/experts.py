@@ -155,7 +155,7 @@ def gather_rows(
     T, K, P = x.shape[0], x.shape[1], out.shape[0]
     al.requires(al.in_range(token, 0, T))
     al.spec(out, lambda p, k: x[token[p], k] if factor is None else factor[p] * x[token[p], k])
-    p, column = al.grid(P, al.cdiv(K, BLOCK), group=1)  # the other axes of the hardware end at 65535
+    p, column = al.grid(P, al.cdiv(K, BLOCK), group=2)  # blocks follow rows; other axes of the hardware end at 65535
     k = column * BLOCK + al.arange(BLOCK)
     row = al.load(x[al.load(token[p]), k], mask=k < K)
     if factor is None:
@@ -184,7 +184,7 @@ def combine_rows(
         out,
         lambda t, n: al.sum(lambda j: weights[t, j] * y[place[t, j], n]) + (0.0 if more is None else more[t, n]),
     )
-    t, column = al.grid(T, al.cdiv(N, BLOCK), group=1)
+    t, column = al.grid(T, al.cdiv(N, BLOCK), group=2)
     n = column * BLOCK + al.arange(BLOCK)
     total = al.zeros((BLOCK,), al.float32)
     for j in al.static_range(CHOICES):
