@@ -13,6 +13,7 @@ from random import Random
 from typing import Any, TypeVar
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from argus.backend.cpu import toolchain
 from argus.environment import find_tool, variable
@@ -24,6 +25,10 @@ from tests.slow import SLOW
 __all__ = ["device", "granted"]
 
 T = TypeVar("T")
+
+# How fast the machine is must not decide a test.
+settings.register_profile("argus", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("argus")
 Golden = Callable[[str, str], None]
 
 STALE = pytest.StashKey[list[str]]()
