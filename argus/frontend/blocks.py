@@ -148,8 +148,10 @@ _COMPARISONS = ("==", "!=", "<=", ">=", ":=")
 
 
 def _names(tokens: list[Token]) -> Iterator[Token]:
-    """Yield the plain names among tokens: no attributes, nothing that has an attribute or is subscripted or called, and
-    nothing inside its brackets."""
+    """Yield the plain names among the tokens of a target.
+
+    Left out are attributes (`b` in `a.b`), names before `.`, `[` or `(`, and everything inside such brackets.
+    """
     depth = 0
     for i, token in enumerate(tokens):
         before, after = tokens[i - 1] if i else None, tokens[i + 1].text if i + 1 < len(tokens) else ""

@@ -1,10 +1,13 @@
 """List the tiles of a matrix product that the machine can run. `tile_times` models how long each takes.
 
-On sm_90a with operands that the copy engine takes, a warpgroup (4 warps) multiplies 64 rows at a time, so tiles have 64
-or 128 rows and 8 to 256 columns, and as many stages as shared memory holds, deeper ones rather than many. With few rows
-of `a` the roles of the operands are swapped: the rows of the tile are then columns of the result, which there are many
-of (weights), and its columns the few rows (tokens); every multiprocessor streams weights with all of its shared memory
-in flight. Elsewhere tiles are those of mma.sync and cp.async. No shape is treated apart.
+On sm_90a, if the copy engine takes the operands, a warpgroup (4 warps) multiplies 64 rows at a time. Tiles therefore
+have a multiple of 64 rows, and 8 to 256 columns. They have as many stages as shared memory holds; a few deep stages are
+preferred to many shallow ones.
+
+If `a` has few rows (tokens), the operands are swapped: the rows of a tile are then columns of the result, of which
+there are many (weights). Every multiprocessor then streams weights into all of its shared memory.
+
+Elsewhere, tiles are those of mma.sync and cp.async. No shape is a special case.
 """
 
 from __future__ import annotations
