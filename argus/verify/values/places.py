@@ -87,7 +87,7 @@ class Places:
                     if a is not None and b is not None:
                         both = both.intersect(a.apply_range(b.reverse()))
                 both = merged(both)
-                if both.is_empty() or both.is_equal(where):
+                if both.is_empty() or where.is_subset(both):
                     continue
                 if one_image(both):
                     yield both
