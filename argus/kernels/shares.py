@@ -1,5 +1,5 @@
-"""Sums along columns that row kernels leave in shares, a row of partial sums for each block: who has which rows, and
-the launch that adds the shares up. The order depends on shapes alone, so results are the same in each run."""
+"""Add up columns in shares. Each block of a row kernel leaves a share, a row of partial sums of the rows that it has. A
+second launch adds the shares up. The order depends on shapes alone, so results are the same in each run."""
 
 from __future__ import annotations
 
