@@ -247,11 +247,30 @@ def _embedding_gradient(gradient: Any, places: Any, rows: int, padding: int, by_
 
 
 def _restrided(x: Any, size: Sequence[int], stride: Sequence[int], offset: int | None = None) -> Any:
-    """Return the tensor itself if only dimensions of one element get another stride."""
+    """Return the tensor itself if only dimensions of one element get another stride, or a tensor of another shape with
+    the same elements in the same order."""
+    if _is_whole(x, size, stride, offset):
+        return x.reshape(size)
     same = tuple(size) == tuple(x.shape) and offset in (None, 0) and x.storage_offset() == 0
     if not same or any(a != b for a, b, n in zip(stride, x.stride(), size, strict=True) if n > 1):
         return NotImplemented
     return aten.alias.default(x)
+
+
+def _restrided_scatter(
+    x: Any, source: Any, size: Sequence[int], stride: Sequence[int], offset: int | None = None
+) -> Any:
+    """Return the source in the shape of the tensor, if it has all of its elements in their order."""
+    if not _is_whole(x, size, stride, offset):
+        return NotImplemented
+    return source.reshape(x.shape).clone(memory_format=torch.contiguous_format)
+
+
+def _is_whole(x: Any, size: Sequence[int], stride: Sequence[int], offset: int | None) -> bool:
+    """Return True if a part of a tensor's memory is the whole tensor, whose elements lie in their order."""
+    if not x.is_contiguous() or offset not in (None, 0) or x.storage_offset() or prod(size) != x.numel():
+        return False
+    return all(n == 1 or step == prod(size[d + 1 :]) for d, (n, step) in enumerate(zip(size, stride, strict=True)))
 
 
 OWN: dict[Any, Callable[..., Any]] = {
@@ -278,6 +297,7 @@ OWN: dict[Any, Callable[..., Any]] = {
     aten.convolution_backward.default: convolution_backward,
     aten._transformer_encoder_layer_fwd.default: encoder_layer,
     aten.as_strided.default: _restrided,
+    aten.as_strided_scatter.default: _restrided_scatter,
     aten.embedding_dense_backward.default: _embedding_gradient,
     aten.index_put.default: adding.index_put,
     aten.scatter_add.default: adding.scatter_add,

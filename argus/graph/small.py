@@ -188,6 +188,9 @@ class Small:
     def _shape(self, node: Any, count: int) -> tuple[int, ...]:
         """Return the sizes of the last dimensions of a node's result."""
         dims = self._dims((node, 0))
+        if capture.name(node) == "expand.default":  # its size is that of a tensor which is read later
+            for atom in (a for dim in dims for a in dim):
+                self.sizes.setdefault(atom, self._small(self.original.space.size(atom)))
         try:
             return tuple(map(self.extent, dims[len(dims) - count :]))
         except KeyError:

@@ -138,3 +138,10 @@ def test_what_is_not_compared_is_told() -> None:
     report = surveyed(*RIGHT["convolution"])
     assert any("without rounding" in row["compared"] for row in report.rows)
     assert "specifications that were not compared with PyTorch: split_clone (" in str(report)
+
+
+def test_an_expanded_factor_is_compared_whose_size_a_later_tensor_has() -> None:
+    """A convolution with one tap: the same filters for each image."""
+    x, weight = torch.randn(3, 24, 4, 4).bfloat16(), torch.randn(16, 24, 1, 1).bfloat16()
+    report = surveyed(lambda x, w: F.conv2d(x, w), x, weight)
+    assert results(report) == ["same"]

@@ -222,3 +222,30 @@ def test_own_decompositions_are_tested(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_parts_are_proved(model: Callable[..., Any]) -> None:
     report = same(model, TALL, tolerance=1e-4)
     assert {row["verdict"] for row in report.rows} == {"proved"}
+
+
+WHOLE = torch.arange(24.0).reshape(2, 12)
+
+
+@pytest.mark.parametrize(
+    ("x", "size", "stride", "offset", "whole"),
+    [
+        (WHOLE, (4, 6), (6, 1), 0, True),
+        (WHOLE, (2, 12, 1, 1), (12, 1, 12, 12), None, True),
+        (WHOLE, (6, 4), (1, 6), 0, False),
+        (WHOLE, (2, 11), (12, 1), 0, False),
+        (WHOLE[:, 1:], (2, 11), (12, 1), 1, False),
+        (WHOLE.flatten()[4:], (4, 5), (5, 1), 4, False),
+    ],
+)
+def test_a_tensor_with_other_strides_is_itself_only_as_a_whole(
+    x: Any, size: tuple[int, ...], stride: tuple[int, ...], offset: int | None, whole: bool
+) -> None:
+    """The gradient of a pooled image with channels last is written to all of a tensor."""
+    source = torch.randn(size)
+    seen = decompose._restrided(x, size, stride, offset)
+    written = decompose._restrided_scatter(x, source, size, stride, offset)
+    assert (written is not NotImplemented) == whole
+    if whole:
+        torch.testing.assert_close(seen, x.as_strided(size, stride, offset))
+        torch.testing.assert_close(written, torch.as_strided_scatter(x, source, size, stride, offset))
