@@ -1,4 +1,4 @@
-"""Emit elementwise statements, reductions and shuffles."""
+"""Emit elementwise statements and reductions."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from argus.backend.emit.copied import domain_of, holders, reads
 from argus.backend.emit.expression import Printer, literal, reduction
 from argus.backend.emit.fractions import emit_fractions, fractions
 from argus.backend.emit.problem import problem
-from argus.backend.emit.registers import Ints, counters, evaluate, fit, register_layout
+from argus.backend.emit.registers import register_layout
 from argus.backend.emit.scope import Domain, Writer
-from argus.ir.expr import OPERATORS, REDUCTIONS, Const, Coord, Elem, Expr, Op, Thread, coords, op, walk
+from argus.backend.emit.shuffles import emit_shuffle, tabulate
+from argus.ir.expr import OPERATORS, REDUCTIONS, Const, Coord, Elem, Expr, Op, coords, walk
 from argus.ir.instruction import REDUCES
 from argus.ir.nodes import Accumulate, Fragment, Map, Tensor
 from argus.ir.promise import MODERATE, promised
 from argus.ir.types import bfloat16, float16, float32, int32
-from argus.layout import FragmentLayout, Mode
 
 
 def emit_map(stmt: Map, writer: Writer) -> None:
     """Emit `dst = value` elementwise, in the thread's own registers or by a shuffle."""
     domain = domain_of(stmt.layout, 1, writer, stmt.span)
     if stmt.scope == "warp":
-        _shuffle(stmt, domain, writer)
+        emit_shuffle(stmt, domain, writer)
         return
     if (wide := _narrowed(stmt, writer)) is not None:
         _narrow(stmt, wide, domain, writer)
@@ -129,90 +129,6 @@ def _promise(value: Expr, writer: Writer) -> str:
 
 
 # ---------------------------------------------------------------------------- shuffles
-
-
-def _holder(modes: tuple[Mode, ...], index: tuple[Expr, ...], own: bool) -> Expr:
-    """Return the number of the thread (or value) that holds the element `index`, built from the layout's digits.
-
-    A digit that moves along no dimension is that of the current thread if `own`, else 0.
-    """
-    total: Expr = Const(0)
-    weight = 1
-    for mode in modes:
-        if mode.dim is not None:
-            digit = op("mod", op("floordiv", index[mode.dim], Const(mode.stride)), Const(mode.extent))
-        else:
-            digit = op("mod", op("floordiv", Thread(), Const(weight)), Const(mode.extent)) if own else Const(0)
-        total = op("add", total, op("mul", digit, Const(weight)))
-        weight *= mode.extent
-    return total
-
-
-def _shuffle(stmt: Map, domain: Domain, writer: Writer) -> None:
-    """Emit `dst[c] = src[index(c)]`, where lanes of the same warp hold the source."""
-    value = stmt.value
-    source = writer.fragment(value.obj) if isinstance(value, Elem) else None
-    if source is None or not isinstance(value, Elem):
-        raise problem("shuffle-form", "a shuffle moves one register tile and computes nothing", stmt.span)
-    layout, warp = register_layout(source), writer.kernel.warp_size
-    thread, number = _holder(layout.threads, value.index, True), _holder(layout.values, value.index, False)
-    lane = op("mod", thread, Const(warp))
-    threads, numbers = (_tabulate(e, domain) for e in (thread, number))
-    _check_source(layout, value, threads, numbers, domain)
-    masks = (threads ^ domain.threads) % warp
-    same = (masks == masks[0, 0]).all() and (numbers == numbers[:1]).all()
-    if same and value.obj != stmt.dst.obj and fit(numbers[0], domain.loops) is not None:
-        for each in domain.iterations([stmt.dst]):
-            printer, form = Printer(writer, each), fit(numbers[0], domain.loops)
-            chosen = str(int(numbers[0, each.combination()])) if each.fixed is not None or form is None else form.text()
-            call = f"argus::shuffle_xor({writer.names[source.name]}[{chosen}], {int(masks[0, 0])})"
-            writer.line(f"{printer.register(stmt.dst)} = {call};")
-        return
-    _shuffle_written_out(stmt, source, domain, (lane, number), numbers)
-
-
-def _shuffle_written_out(stmt: Map, source: Fragment, domain: Domain, holder: tuple[Expr, Expr], numbers: Ints) -> None:
-    """Emit a shuffle: all lanes exchange every register that some lane needs, then each lane selects its own."""
-    writer, name = domain.writer, domain.writer.names[source.name]
-    count = prod(d.extent for d in domain.loops)
-    table = counters(domain.loops)
-    with writer.braces():
-        writer.line(f"{cpp_type(source.dtype)} value[{count}];")
-        results: list[str] = []
-        for i in range(count):
-            fixed = {k: int(column[i]) for k, column in table.items()}
-            printer = Printer(writer, Domain(writer, domain.layout, domain.loops, domain.span, fixed))
-            lane, number = (printer.text(e) for e in holder)
-            for choice in sorted(set(numbers[:, i].tolist())):
-                moved = f"argus::shuffle({name}[{choice}], {lane})"
-                if (numbers[:, i] == choice).all():
-                    writer.line(f"value[{i}] = {moved};")
-                else:
-                    writer.line(f"{{ const auto moved = {moved}; if ({number} == {choice}) value[{i}] = moved; }}")
-            results.append(f"{printer.register(stmt.dst)} = value[{i}];")
-        for line in results:
-            writer.line(line)
-
-
-def _tabulate(expr: Expr, domain: Domain) -> Ints:
-    """Return the values of `expr`, `[threads, combinations]`."""
-    shape = (domain.threads.shape[0], prod(d.extent for d in domain.loops))
-    return np.broadcast_to(evaluate(expr, domain.coordinates(), domain.threads, domain.span), shape)
-
-
-def _check_source(layout: FragmentLayout, value: Elem, threads: Ints, numbers: Ints, domain: Domain) -> None:
-    warp = domain.writer.kernel.warp_size
-    if (threads // warp != domain.threads // warp).any():
-        raise problem("shuffle-crosses-warps", f"elements of `{value.obj}` move between warps", domain.span,
-                      "shuffles stay within a warp: move the tile through shared memory")  # fmt: skip
-    table = layout.coordinates()
-    for d, expr in enumerate(value.index):
-        if (table[threads, numbers, d] != _tabulate(expr, domain)).any():
-            raise problem("shuffle-form", f"`{value.obj}` has a layout that no shuffle can read: {layout}",
-                          domain.span, "use a layout whose digits do not overlap")  # fmt: skip
-
-
-# ---------------------------------------------------------------------------- reductions
 
 
 def emit_accumulate(stmt: Accumulate, writer: Writer) -> None:
@@ -396,7 +312,7 @@ def crossed_bits(stmt: Accumulate, target: Fragment, domain: Domain) -> list[int
     for coordinate, extent in zip(domain.coordinates(), domain.layout.shape, strict=True):
         element = element * extent + coordinate
     for expr, extent in zip(stmt.dst.index, target.shape, strict=True):
-        cell = cell * extent + _tabulate(expr, domain)
+        cell = cell * extent + tabulate(expr, domain)
     bits: list[int] = []
     bit = 1
     while bit < domain.writer.kernel.warp_size:
