@@ -46,8 +46,9 @@ CONSTANTS: dict[str, dict[str, object]] = {
 }
 """Of kernels whose defaults are for other machines."""
 
-OTHERS = {"reduce_odd_rows", "transpose_to_odd_rows"}
-"""Kernels that are never called on gfx942: they cut vectors, for which it has no instruction."""
+OTHERS = {"reduce_odd_rows", "transpose_to_odd_rows", "attention_backward_blocks", "attention_backward_scaled"}
+"""Kernels that are never called on gfx942: they cut vectors, for which it has no instruction, or add by the copy
+engine, which it has not."""
 
 WARPS = dict.fromkeys(
     ("attention_added", "attention_eight_bits", "attention_backward_keys", "attention_backward_queries",

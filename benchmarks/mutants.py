@@ -112,6 +112,8 @@ SUBJECTS: tuple[Subject, ...] = (
     _gemm("gfx942", "gfx942", _LOADED, 4),
     Subject("argus/kernels/attention.py", "attention_combine"),
     Subject("argus/kernels/attention_backward.py", "attention_backward_rows"),
+    Subject("argus/kernels/attention_backward_fused.py", "attention_backward_blocks", num_warps=8, shares=3),
+    Subject("argus/kernels/attention_backward_fused.py", "attention_backward_scaled"),
     Subject("argus/kernels/attention_backward.py", "attention_backward_keys", shares=3),
     Subject("argus/kernels/attention_backward.py", "attention_backward_queries", shares=3),
     Subject("argus/kernels/attention_decode.py", "attention_decode_pages", shares=2),

@@ -108,6 +108,9 @@ def _backward() -> Iterator[Built]:
         yield Built("attention_backward", "attention_backward_keys", f"{size}{how}", {**base, **wide})
         queries = {**base, **STEPS_OF_64}
         yield Built("attention_backward", "attention_backward_queries", f"{size}{how}", queries)
+    for how, constants in ways:
+        if "WINDOW" not in constants:
+            yield Built("attention_backward_fused", "attention_backward_blocks", f"128{how}", constants)
     for size, causal in product((64, 128), (False, True)):
         tiles = {"D": size, **STEPS_OF_64}
         how = f"{size}{' causal' if causal else ''}"

@@ -57,6 +57,7 @@ SLOW = frozenset({
     "tests/ir/test_text.py",
     "tests/kernels/test_amd.py",
     "tests/kernels/test_amd_results.py",
+    "tests/kernels/test_attention_backward_fused.py",
     "tests/kernels/test_attention_float8.py",
     "tests/kernels/test_attention_varlen.py",
     "tests/kernels/test_attention_varlen_backward.py",

@@ -1,5 +1,5 @@
 """The gradients of attention: one kernel for keys and values, one for queries, without atomics. Each result is the sum
-of the same terms in the same order in each run."""
+of the same terms in the same order in each run. Where that is not asked for, one kernel may compute all of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from argus.backend.launch.evaluate import Number
 from argus.diagnostic import LaunchError
 from argus.ir.types import DType
 from argus.kernels.attention import attention_function
-from argus.kernels.attention_operands import HEAD_SIZES, checked, scale_of, window_of
+from argus.kernels.attention_backward_fused import fused_calls
+from argus.kernels.attention_operands import HEAD_SIZES, VECTOR, checked, rows_of_vectors, scale_of, window_of
+from argus.kernels.attention_weights import LN2, LOG2E, slope, weight
 from argus.kernels.attention_with import attention_with_function
 from argus.kernels.rows import dtype_of, same_shape
 from argus.runtime.device import target_of
@@ -23,9 +25,6 @@ from argus.torch.gradient import attach
 if TYPE_CHECKING:
     import torch
 
-LN2 = 0.6931471805599453
-LOG2E = 1.4426950408889634
-_VECTOR = 4  # numbers in 16 bytes
 Tiles = Mapping[str, int | str]
 
 # Rows of the results of a block are `BLOCK`, and `STEP` is how many of the other side it goes through at a time.
@@ -33,21 +32,6 @@ _HOPPER: Tiles = {"BLOCK": 128, "STEP": 64, "STAGES": 3, "num_warps": 8}
 _KEYS_OF_64: Tiles = {**_HOPPER, "STEP": 128, "STAGES": 2}
 """Tiles of keys and values, heads of 64 elements: more rows a turn, because accumulators leave registers for them."""
 _ELSEWHERE: Tiles = {"BLOCK": 64, "STEP": 16, "STAGES": 2, "num_warps": 4}
-
-
-@argus.func
-def weight(q, k, lse, b, h, g, i, j, reach, scale, WINDOW):
-    """Return the weight of key j in row i of head g among those that share keys. The row sees the keys up to i + reach,
-    with WINDOW the last WINDOW of these."""
-    score = al.sum(lambda d: q[b, h, g, i, d] * k[b, h, j, d]) * (scale * LN2)
-    seen = (j <= i + reach) & ((WINDOW == 0) | (i + reach - WINDOW < j))
-    return al.where(seen, al.exp(score - lse[b, h, g, i]), 0.0)
-
-
-@argus.func
-def slope(dy, v, delta, b, h, g, i, j):
-    """Return the gradient of that weight, relative to `delta`, the mean of the row."""
-    return al.sum(lambda e: dy[b, h, g, i, e] * v[b, h, j, e]) - delta[b, h, g, i]
 
 
 @argus.kernel(num_warps=4)
@@ -58,12 +42,13 @@ def attention_backward_rows(
     dlse: al.Tensor[al.float32, "B H M"] | None,
     delta: al.Tensor[al.float32, "B H M"],
     level: al.Tensor[al.float32, "B H M"] | None,
+    sums: al.Tensor[al.float32, "B H D M"] | None,
     DTYPE: al.constexpr = al.bfloat16,
     D: al.constexpr = 128,
     ROWS: al.constexpr = 32,
 ):
     """Compute `delta = sum(dy * y)` of each row, the mean of its weights' gradients, less that of the log-sum-exp,
-    `dlse`; and `level = lse`, in rows that the copy engine can load."""
+    `dlse`; and `level = lse`, in rows that the copy engine can load. `sums` becomes 0."""
     B, H, M = dy.shape[0], dy.shape[1], dy.shape[2]
     if dlse is None:
         al.spec(delta, lambda b, h, i: al.sum(lambda x: dy[b, h, i, x] * y[b, h, i, x]))
@@ -81,6 +66,10 @@ def attention_backward_rows(
     if lse is not None and level is not None:
         al.spec(level, lambda b, h, i: lse[b, h, i])
         al.store(level[batch, head, rows], al.load(lse[batch, head, rows], mask=rows < M), mask=rows < M)
+    if sums is not None:
+        al.spec(sums, lambda b, h, x, i: 0.0)
+        zeros = al.zeros((D, ROWS), al.float32)
+        al.store(sums[batch, head, :, first : first + ROWS], zeros, boundary_check=(1,))
 
 
 @argus.kernel(num_warps=8)
@@ -258,23 +247,32 @@ def attention_backward(
     causal: bool = False,
     window: int | None = None,
     scale: float | None = None,
+    deterministic: bool | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Return the gradients of q, k and v, given those of `y, lse = attention(q, k, v, return_lse=True)`: `dy` and
     `dlse`.
 
     `q`, `k` and `v` are those of `attention`. `dy` and `y` have the result's shape `[B, H, M, D]` and q's dtype, `lse`
     and `dlse` are float32 `[B, H, M]`. `causal` and `scale` are those of `attention`, `window` that of
-    `attention_with`. Without `dlse`, nothing depends on the log-sum-exp. The results are in q's dtype, and the same in
-    each run. Raises LaunchError.
+    `attention_with`. Without `dlse`, nothing depends on the log-sum-exp. The results are in q's dtype. If
+    `deterministic`, they are the same in each run; None stands for `torch.are_deterministic_algorithms_enabled()`.
+    Otherwise the gradients of q may be added in another order in each run: heads of 128 elements on sm_90a, without a
+    window. Raises LaunchError.
     """
+    import torch
+
+    if deterministic is None:
+        deterministic = torch.are_deterministic_algorithms_enabled()
     tensors = (dy, q, k, v, y, lse) if dlse is None else (dy, q, k, v, y, lse, dlse)
     results: tuple[torch.Tensor, torch.Tensor, torch.Tensor] = _backward(
-        tensors, scale_of(scale), (causal, window_of(window, causal))
+        tensors, scale_of(scale), (causal, window_of(window, causal), deterministic)
     )
     return results
 
 
-def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...], causal: bool, window: int) -> Work:
+def _work(
+    tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...], causal: bool, window: int, deterministic: bool
+) -> Work:
     dtype, group = _checked(*tensors)
     q, k, v = tensors[1:4]
     made = tuple(x.new_empty(x.shape) for x in (q, k, v))
@@ -282,28 +280,26 @@ def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...], causal
         return Work((), tuple(x.zero_() for x in made))
     dy, q, k, v, y = (x if x.stride(3) == 1 else x.contiguous() for x in tensors[:5])
     lse, dlse = tensors[5].contiguous(), tensors[6].contiguous() if len(tensors) > 6 else None
-    delta, level = (_rows_of_vectors(lse) for _ in range(2))
-    copied = (lse, dlse, delta, level) if lse.shape[2] % _VECTOR else (None, dlse, delta, None)
-    first = Call(attention_backward_rows, (dy, y, *copied), {"DTYPE": dtype, "D": q.shape[3]})
-    lse = level if lse.shape[2] % _VECTOR else lse
-    scale = numbers or (q.shape[3] ** -0.5 * LOG2E,)
+    delta, level = (rows_of_vectors(lse, *lse.shape) for _ in range(2))
     tiles = tiles_for(q, k, v, dy)
-    constants: dict[str, object] = {"DTYPE": dtype, "D": q.shape[3], "GROUP": group, **tiles}
-    constants["WINDOW"] = min(window, k.shape[2]) if window else 0
+    together = tiles is _HOPPER and q.shape[3] == 128 and not (window or deterministic)
+    sums = rows_of_vectors(lse, *q.shape[:2], q.shape[3], q.shape[2]) if together else None
+    copied = (lse, dlse, delta, level) if lse.shape[2] % VECTOR else (None, dlse, delta, None)
+    first = Call(attention_backward_rows, (dy, y, *copied, sums), {"DTYPE": dtype, "D": q.shape[3]})
+    lse = level if lse.shape[2] % VECTOR else lse
+    scale = numbers or (q.shape[3] ** -0.5 * LOG2E,)
+    constants: dict[str, object] = {"DTYPE": dtype, "D": q.shape[3], "GROUP": group}
     constants["CAUSAL"] = causal and (q.shape[2] > 1 or window > 0)  # the last query sees all keys, or its window
     shared = (q.shape[0], k.shape[1], group)
     grouped = [x.view(*shared, *x.shape[2:]) for x in (q, dy, lse, delta, made[0])]
     given = (grouped[0], k, v, *grouped[1:4])
+    if sums is not None:
+        return Work((first, *fused_calls(given, sums, made, scale, constants)), made)
+    constants |= {**tiles, "WINDOW": min(window, k.shape[2]) if window else 0}
     wide = _KEYS_OF_64 if tiles is _HOPPER and q.shape[3] == 64 else tiles
     keys = Call(attention_backward_keys, (*given, *made[1:], *scale), {**constants, **wide})
     queries = Call(attention_backward_queries, (*given, grouped[4], *scale), constants)
     return Work((first, keys, queries), made)
-
-
-def _rows_of_vectors(lse: torch.Tensor) -> torch.Tensor:
-    """Return room for numbers like `lse`, each row of which begins at a multiple of 16 bytes."""
-    *heads, rows = lse.shape
-    return lse.new_empty(*heads, -(-rows // _VECTOR) * _VECTOR)[..., :rows]
 
 
 def tiles_for(*tensors: torch.Tensor) -> Tiles:
@@ -339,27 +335,27 @@ def _checked(
 
 
 def _fake(*given: Any) -> Tensors:
-    *tensors, _scale, _causal, _window = given
+    *tensors, _scale, _causal, _window, _deterministic = given
     _checked(*tensors)
     return tuple(x.new_empty(x.shape) for x in tensors[1:4])
 
 
-def _joined(tensors: Tensors, numbers: tuple[Number, ...], way: tuple[bool, int]) -> Tensors:
+def _joined(tensors: Tensors, numbers: tuple[Number, ...], way: tuple[bool, int, bool]) -> Tensors:
     dlse = tensors[6] if len(tensors) > 6 else None
     return (*tensors[:6], dlse, numbers[0] / LOG2E if numbers else None, *way)
 
 
-def _split(*given: Any) -> tuple[Tensors, tuple[Number, ...], tuple[bool, int]]:
-    *tensors, scale, causal, window = given
+def _split(*given: Any) -> tuple[Tensors, tuple[Number, ...], tuple[bool, int, bool]]:
+    *tensors, scale, causal, window, deterministic = given
     found = tuple(x for x in tensors if x is not None)
-    return found, () if scale is None else (scale * LOG2E,), (causal, window)
+    return found, () if scale is None else (scale * LOG2E,), (causal, window, deterministic)
 
 
 _backward = Function(
     _work,
     Operator(
         "attention_backward(Tensor dy, Tensor q, Tensor k, Tensor v, Tensor y, Tensor lse, Tensor? dlse, float? scale,"
-        " bool causal, int window) -> (Tensor, Tensor, Tensor)",
+        " bool causal, int window, bool deterministic) -> (Tensor, Tensor, Tensor)",
         _fake,
         join=_joined,
         split=_split,

@@ -104,3 +104,13 @@ def window_of(window: int | None, causal: bool) -> int:
         what = f"a window of {window} keys" + ("" if causal else " without causal=True")
         raise LaunchError.of("argument-type", what, "pass a positive number of keys, and causal=True")
     return window or 0
+
+
+VECTOR = 4
+"""Number of float32 numbers in 16 bytes."""
+
+
+def rows_of_vectors(like: torch.Tensor, *shape: int) -> torch.Tensor:
+    """Return room for float32 numbers of `shape`, each row of which begins at a multiple of 16 bytes. `like` is a
+    float32 tensor of the same device."""
+    return like.new_empty(*shape[:-1], -(-shape[-1] // VECTOR) * VECTOR)[..., : shape[-1]]

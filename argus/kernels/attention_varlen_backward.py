@@ -12,9 +12,10 @@ import argus
 import argus.language as al
 from argus.backend.launch.evaluate import Number
 from argus.ir.types import DType
-from argus.kernels.attention_backward import LN2, LOG2E, attention_backward_rows, tiles_for
+from argus.kernels.attention_backward import attention_backward_rows, tiles_for
 from argus.kernels.attention_operands import scale_of
 from argus.kernels.attention_varlen import checked_varlen, cut_sequences, varlen_function
+from argus.kernels.attention_weights import LN2, LOG2E
 from argus.kernels.rows import dtype_of, same_shape
 from argus.kernels.sorting import tiles
 from argus.runtime.function import Function, Operator
@@ -258,7 +259,7 @@ def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...], causal
     lse, dlse = tensors[7].contiguous(), tensors[8].contiguous() if len(tensors) > 8 else None
     delta = lse.new_empty(lse.shape)
     by_heads = (x.transpose(0, 1)[None] for x in (dy, y))
-    of_rows = (None, None if dlse is None else dlse[None], delta[None], None)
+    of_rows = (None, None if dlse is None else dlse[None], delta[None], None, None)
     first = Call(attention_backward_rows, (*by_heads, *of_rows), {"DTYPE": dtype, "D": q.shape[2]})
     chosen = tiles_for(q, k, v, dy)
     scale = numbers or (q.shape[2] ** -0.5 * LOG2E,)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from argus.backend.launch.evaluate import Number
 from argus.ir.types import DType
+from argus.kernels.attention_operands import rows_of_vectors
 from argus.kernels.chunk_scan import chunk_outputs, levels
 from argus.kernels.delta_scan import chunk_inverses, chunk_terms, chunk_updates
 from argus.kernels.linear_attention import LARGEST, checked_mixer, power
@@ -16,8 +17,6 @@ from argus.runtime.work import Call, Work
 
 if TYPE_CHECKING:
     import torch
-
-_VECTOR = 8  # numbers of 16 bits in 16 bytes
 
 
 def gated_delta_rule(
@@ -52,7 +51,7 @@ def _work(tensors: tuple[torch.Tensor, ...], _numbers: tuple[Number, ...]) -> Wo
     count, d, e = -(-tokens // chunk), power(width), power(features)
     all_k, all_v = _padded(k, count * chunk, e), _padded(v, count * chunk, d)
     rates, decays = (_padded(x, count * chunk, heads) for x in (beta, log_decay))
-    level = _rows(beta, (batch, heads), count * chunk + 1)
+    level = rows_of_vectors(beta, batch, heads, count * chunk + 1)
     inverse = beta.new_empty(batch, heads, count * chunk, chunk)
     values, u = (v.new_empty(batch, heads, count * chunk, d) for _ in range(2))
     keys, states = v.new_empty(batch, heads, count * chunk, e), v.new_empty(batch, heads, count, d, e)
@@ -67,11 +66,6 @@ def _work(tensors: tuple[torch.Tensor, ...], _numbers: tuple[Number, ...]) -> Wo
         Call(chunk_outputs, (q, k, *known, out), {"DTYPE": dtype, "CHUNK": chunk, **last}),
     )
     return Work(calls, (out,))
-
-
-def _rows(like: torch.Tensor, heads: tuple[int, int], count: int) -> torch.Tensor:
-    """Return room for rows of `count` numbers that begin at multiples of 16 bytes."""
-    return like.new_empty(*heads, -(-count // _VECTOR) * _VECTOR)[..., :count]
 
 
 def _padded(x: torch.Tensor, tokens: int, width: int) -> torch.Tensor:

@@ -37,6 +37,7 @@ _ATTENTION = {"BLOCK_M": 64, "BLOCK_N": 32, "num_warps": 4}
 
 TILES: Mapping[str, Mapping[str, Any]] = {
     "attention_added": {**_ATTENTION, "STAGES": 2, "CAUSAL": True},
+    "attention_backward_blocks": {"BLOCK": 64, "STEP": 16, "STAGES": 2, "num_warps": 4},
     "attention_backward_keys": {"BLOCK": 64, "STEP": 16, "STAGES": 2, "num_warps": 4},
     "attention_backward_queries": {"BLOCK": 64, "STEP": 16, "STAGES": 2, "num_warps": 4},
     "attention_eight_bits": {**_ATTENTION, "MULTIPLY": float16},

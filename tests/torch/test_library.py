@@ -289,6 +289,7 @@ OPERATORS: dict[str, Make] = {
         None,
         True,
         4,
+        False,
     ),
     "attention_decode": lambda: (*CASES["attention_decode"][1](), None, None, None, True),
     "attention_decode_latent": lambda: (*CASES["attention_decode_latent"][1](), 0.1, False),

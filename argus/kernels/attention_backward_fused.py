@@ -1,0 +1,151 @@
+"""The gradients of attention in one kernel of five products: what blocks of keys give queries is added by the copy
+engine, in no fixed order."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import argus
+import argus.language as al
+from argus.backend.launch.evaluate import Number
+from argus.kernels.attention_weights import LN2, LOG2E, slope, weight
+from argus.runtime.work import Call
+
+if TYPE_CHECKING:
+    import torch
+
+
+@argus.func
+def pull(q, k, v, dy, lse, delta, b, h, g, i, d, reach, scale):
+    """Return the gradient of element d of row i, without the scores' scale."""
+    return al.sum(
+        lambda j: weight(q, k, lse, b, h, g, i, j, reach, scale, 0) * slope(dy, v, delta, b, h, g, i, j) * k[b, h, j, d]
+    )
+
+
+@argus.kernel(num_warps=8)
+def attention_backward_blocks(
+    q: al.Tensor[DTYPE, "B H GROUP M D"],
+    k: al.Tensor[DTYPE, "B H N D"],
+    v: al.Tensor[DTYPE, "B H N D"],
+    dy: al.Tensor[DTYPE, "B H GROUP M D"],
+    lse: al.Tensor[al.float32, "B H GROUP M"],
+    delta: al.Tensor[al.float32, "B H GROUP M"],
+    sums: al.Tensor[al.float32, "B H GROUP D M"],
+    dk: al.Tensor[DTYPE, "B H N D"],
+    dv: al.Tensor[DTYPE, "B H N D"],
+    scale: al.float32,
+    DTYPE: al.constexpr = al.bfloat16,
+    D: al.constexpr = 128,
+    GROUP: al.constexpr = 1,
+    CAUSAL: al.constexpr = False,
+    BLOCK: al.constexpr = 128,
+    STEP: al.constexpr = 64,
+    STAGES: al.constexpr = 2,
+    HEADS: al.constexpr = 33,
+):
+    """All gradients at once: `dk` and `dv` as `attention_backward_keys`, and `sums += (p * slope) @ k` without `scale`.
+
+    `sums` are columns of queries, so that a product of 64 queries has 128 rows. Slopes go from the registers of all
+    warps through a shared tile, which the product reads across.
+    """
+    B, H, M, N = q.shape[0], q.shape[1], q.shape[3], k.shape[2]
+    al.requires(M * GROUP <= 2**30)
+    al.requires(scale > 0.0)
+    reach = N - M if CAUSAL else N
+    al.spec(
+        dv,
+        lambda b, h, j, e: al.sum(
+            lambda g: al.sum(lambda i: weight(q, k, lse, b, h, g, i, j, reach, scale, 0) * dy[b, h, g, i, e])
+        ),
+    )
+    al.spec(
+        dk,
+        lambda b, h, j, d: (
+            al.sum(
+                lambda g: al.sum(
+                    lambda i: (
+                        weight(q, k, lse, b, h, g, i, j, reach, scale, 0)
+                        * slope(dy, v, delta, b, h, g, i, j)
+                        * q[b, h, g, i, d]
+                    )
+                )
+            )
+            * (scale * LN2)
+        ),
+    )
+    al.spec(sums, lambda b, h, g, d, i: pull(q, k, v, dy, lse, delta, b, h, g, i, d, reach, scale))
+    if CAUSAL:
+        head, batch, place = al.grid(H, B, al.cdiv(N, BLOCK), group=HEADS, persistent=True)
+    else:
+        place, head, batch = al.grid(al.cdiv(N, BLOCK), H, B, persistent=True)
+    n0 = place * BLOCK
+    keys = n0 + al.arange(BLOCK)
+    begin = al.maximum(n0 - (N - M + 3) // 4 * 4, 0) if CAUSAL else 0  # where the copy engine may add
+    kt = al.stage(k[batch, head, n0 : n0 + BLOCK, :], boundary_check=(0,))
+    vt = al.stage(v[batch, head, n0 : n0 + BLOCK, :], boundary_check=(0,))
+    values, scores = al.zeros((BLOCK, D), al.float32), al.zeros((BLOCK, D), al.float32)
+    turns = al.cdiv(al.maximum(M - begin, 1), STEP) * GROUP  # the same rows of one head after the other
+    for turn in al.pipelined(0, turns, 1, stages=STAGES, producer_warps=4):
+        one, first = turn % GROUP, begin + turn // GROUP * STEP
+        rows = first + al.arange(STEP)
+        qt = al.stage(q[batch, head, one, first : first + STEP, :], boundary_check=(0,))
+        lt = al.stage(lse[batch, head, one, first : first + STEP], boundary_check=(0,))
+        dt = al.stage(dy[batch, head, one, first : first + STEP, :], boundary_check=(0,))
+        mt = al.stage(delta[batch, head, one, first : first + STEP], boundary_check=(0,))
+        # Products take all that shared memory delivers: what is loaded behind them comes when they are done.
+        level = al.load(lt) * LOG2E
+        s = al.mma(kt, qt, al.zeros((BLOCK, STEP), al.float32))
+        g = al.mma(vt, dt, al.zeros((BLOCK, STEP), al.float32))
+        p = al.exp2(al.fma(s, scale, -level[None, :]))
+        if CAUSAL:
+            if first < n0 + BLOCK - (N - M) - 1:
+                p = al.where(keys[:, None] <= rows[None, :] + (N - M), p, 0.0)
+        else:
+            if N < n0 + BLOCK:  # scores of 0 may have infinite weights, and infinity times a key of 0 is no number
+                p = al.where(keys[:, None] < N, p, 0.0)
+        weights = p.to(DTYPE)
+        values = al.mma(weights, al.trans(dt), values)
+        mean = al.load(mt)
+        rt = al.stage((p * (g - mean[None, :])).to(DTYPE))
+        part = al.mma(al.trans(kt), al.trans(rt), al.zeros((D, STEP), al.float32))
+        scores = al.mma(rt, al.trans(qt), scores)
+        al.atomic_add(sums[batch, head, one, :, first : first + STEP], part, boundary_check=(1,))
+    al.store(dv[batch, head, n0 : n0 + BLOCK, :], values.to(DTYPE), boundary_check=(0,))
+    al.store(dk[batch, head, n0 : n0 + BLOCK, :], (scores * (scale * LN2)).to(DTYPE), boundary_check=(0,))
+
+
+@argus.kernel(num_warps=4)
+def attention_backward_scaled(
+    sums: al.Tensor[al.float32, "B H D M"],
+    dq: al.Tensor[DTYPE, "B H M D"],
+    scale: al.float32,
+    DTYPE: al.constexpr = al.bfloat16,
+    D: al.constexpr = 128,
+    ROWS: al.constexpr = 64,
+):
+    """`dq = sums * scale`, rounded; `sums` are columns."""
+    B, H, M = dq.shape[0], dq.shape[1], dq.shape[2]
+    place, head, batch = al.grid(al.cdiv(M, ROWS), H, B)
+    first = place * ROWS
+    al.spec(dq, lambda b, h, i, d: sums[b, h, d, i] * (scale * LN2))
+    columns = al.load(sums[batch, head, :, first : first + ROWS], boundary_check=(1,)) * (scale * LN2)
+    x = al.load(al.trans(al.stage(columns.to(DTYPE))))
+    al.store(dq[batch, head, first : first + ROWS, :], x, boundary_check=(0,))
+
+
+def fused_calls(
+    given: tuple[torch.Tensor, ...],
+    sums: torch.Tensor,
+    made: tuple[torch.Tensor, ...],
+    scale: tuple[Number, ...],
+    constants: dict[str, object],
+) -> tuple[Call, Call]:
+    """Return the launches that compute the gradients `made` of q, k and v.
+
+    `given` are q, k, v, dy, lse and delta, those of rows as `[B, H, GROUP, M, ...]`; `sums` hold zeros.
+    """
+    apart = sums.view(*given[0].shape[:3], *sums.shape[2:])
+    blocks = Call(attention_backward_blocks, (*given, apart, *made[1:], *scale), constants)
+    few = {name: constants[name] for name in ("DTYPE", "D")}
+    return blocks, Call(attention_backward_scaled, (sums, made[0], *scale), few)

@@ -1,0 +1,93 @@
+"""The gradients of attention in one kernel: results of its text on the host against float64, proofs, wrong twins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from argus.backend.build import build  # noqa: E402
+from argus.backend.cuda.toolchain import find_compiler  # noqa: E402
+from argus.compile import elaborate, lower, prove  # noqa: E402
+from argus.diagnostic import Verdict  # noqa: E402
+from argus.frontend import Options  # noqa: E402
+from argus.ir.nodes import Kernel  # noqa: E402
+from argus.source import SourceFile  # noqa: E402
+from tests.backend.host import run  # noqa: E402
+from tests.conftest import require  # noqa: E402
+from tests.kernels.common import assert_proved, source_of  # noqa: E402
+from tests.kernels.test_attention_backward import LOG2E, accept, exact, operands, wanted  # noqa: E402
+
+pytestmark = pytest.mark.slow
+
+FILE, NAME = "attention_backward_fused", "attention_backward_blocks"
+SMALL: dict[str, Any] = {"BLOCK": 64, "num_warps": 4}
+
+
+def lowered(size: int, **constants: Any) -> Kernel:
+    tiles = {**(SMALL if size == 64 else {}), **constants}
+    options = Options("sm_90a", tiles.pop("num_warps", 8), {"D": size, **tiles})
+    return lower(elaborate(source_of(FILE), NAME, options), "sm_90a")
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("sizes", [(2, 4, 2, 68, 65, 64), (1, 2, 1, 200, 140, 128)])
+def test_results(sizes: tuple[int, ...], causal: bool, require_tool: Any) -> None:
+    """The text for sm_90a, run on the host; sums begin with zeros, in rows of 16 bytes' multiples."""
+    require_tool("g++", "clang++", "c++")
+    batch, heads, shared, m, n, d = sizes
+    q, k, v, dy = operands(sizes, "bfloat16", "cpu")
+    y, lse = exact(q.double(), k.double(), v.double(), causal)
+    arrays = {name: x.view(torch.uint16).numpy() for name, x in (("q", q), ("k", k), ("v", v), ("dy", dy))}
+    arrays |= {"lse": lse.float().numpy(), "delta": (dy.double() * y).sum(-1).float().numpy()}
+    for name in ("q", "dy", "lse", "delta"):
+        arrays[name] = arrays[name].reshape(batch, shared, 2, *arrays[name].shape[2:])
+    made = {name: np.full((batch, shared, n, d), 0x7FC0, np.uint16) for name in ("dk", "dv")}
+    block = 64 if d == 64 else 128
+    sums = np.zeros((batch, shared, 2, d, m), np.float32)
+    grid = (shared, batch, -(-n // block)) if causal else (-(-n // block), shared, batch)
+    named = {"B": batch, "H": shared, "M": m, "N": n, "scale": d**-0.5 * LOG2E}
+    run(lowered(d, CAUSAL=causal, GROUP=2), grid, eager=causal, **arrays, sums=sums, **made, **named)
+    rows = np.ascontiguousarray(sums.swapaxes(3, 4))
+    total = torch.from_numpy(rows.reshape(batch, heads, m, d)) * d**-0.5
+    both = (torch.from_numpy(x).view(torch.bfloat16) for x in made.values())
+    accept((total.bfloat16(), *both), wanted(q, k, v, dy, causal))
+
+
+@pytest.mark.parametrize(
+    ("size", "causal"), [(64, False), (128, False), pytest.param(128, True, marks=pytest.mark.nightly)]
+)
+def test_proved(size: int, causal: bool) -> None:
+    tiles = SMALL if size == 64 else {"num_warps": 8}
+    assert_proved(FILE, NAME, "sm_90a", D=size, CAUSAL=causal, **tiles)
+
+
+def test_scaling_is_proved() -> None:
+    assert_proved(FILE, "attention_backward_scaled", "sm_90a")
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("rt = al.stage((p * ", "rt = al.stage((s * "),
+        ("(g - mean[None, :])", "(g + mean[None, :])"),
+        ("first + STEP], part, bound", "first + STEP], 2.0 * part, bound"),
+    ],
+)
+def test_wrong_twins_are_not_proved(right: str, wrong: str) -> None:
+    text = source_of(FILE).text
+    assert text.count(right) == 1
+    options = Options("sm_80", 4, {"D": 64, "BLOCK": 64, "STEP": 16})
+    report = prove(SourceFile("wrong.py", text.replace(right, wrong)), NAME, options)
+    assert report.verdict is not Verdict.PROVED
+
+
+@pytest.mark.parametrize("size", [64, 128])
+def test_no_product_waits_and_nothing_spills(size: int) -> None:
+    require(find_compiler(), "NVRTC or nvcc")
+    artifact = build(lowered(size), "sm_90a")
+    assert artifact.resources is not None
+    assert (artifact.resources.spill_bytes, artifact.remarks) == (0, ())
