@@ -12,7 +12,7 @@ from argus.backend.launch.evaluate import Number
 from argus.diagnostic import LaunchError
 from argus.ir.types import DType
 from argus.kernels.attention import attention_function
-from argus.kernels.attention_backward_fused import fused_calls
+from argus.kernels.attention_backward_fused import FUSED_KEYS, fused_calls
 from argus.kernels.attention_operands import HEAD_SIZES, VECTOR, checked, rows_of_vectors, scale_of, window_of
 from argus.kernels.attention_weights import LN2, LOG2E, slope, weight
 from argus.kernels.attention_with import attention_with_function
@@ -257,7 +257,7 @@ def attention_backward(
     `attention_with`. Without `dlse`, nothing depends on the log-sum-exp. The results are in q's dtype. If
     `deterministic`, they are the same in each run; None stands for `torch.are_deterministic_algorithms_enabled()`.
     Otherwise the gradients of q may be added in another order in each run: heads of 128 elements on sm_90a, without a
-    window. Raises LaunchError.
+    window, if a row sees 2048 keys on average. Raises LaunchError.
     """
     import torch
 
@@ -282,7 +282,8 @@ def _work(
     lse, dlse = tensors[5].contiguous(), tensors[6].contiguous() if len(tensors) > 6 else None
     delta, level = (rows_of_vectors(lse, *lse.shape) for _ in range(2))
     tiles = tiles_for(q, k, v, dy)
-    together = tiles is _HOPPER and q.shape[3] == 128 and not (window or deterministic)
+    seen = k.shape[2] // 2 if causal else k.shape[2]
+    together = tiles is _HOPPER and q.shape[3] == 128 and seen >= FUSED_KEYS and not (window or deterministic)
     sums = rows_of_vectors(lse, *q.shape[:2], q.shape[3], q.shape[2]) if together else None
     copied = (lse, dlse, delta, level) if lse.shape[2] % VECTOR else (None, dlse, delta, None)
     first = Call(attention_backward_rows, (dy, y, *copied, sums), {"DTYPE": dtype, "D": q.shape[3]})

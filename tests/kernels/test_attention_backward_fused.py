@@ -15,11 +15,12 @@ from argus.compile import elaborate, lower, prove  # noqa: E402
 from argus.diagnostic import Verdict  # noqa: E402
 from argus.frontend import Options  # noqa: E402
 from argus.ir.nodes import Kernel  # noqa: E402
+from argus.kernels import attention  # noqa: E402
 from argus.source import SourceFile  # noqa: E402
 from tests.backend.host import run  # noqa: E402
 from tests.conftest import require  # noqa: E402
 from tests.kernels.common import assert_proved, source_of  # noqa: E402
-from tests.kernels.test_attention_backward import LOG2E, accept, exact, operands, wanted  # noqa: E402
+from tests.kernels.test_attention_backward import LOG2E, accept, exact, gradients, operands, wanted  # noqa: E402
 
 pytestmark = pytest.mark.slow
 
@@ -55,6 +56,16 @@ def test_results(sizes: tuple[int, ...], causal: bool, require_tool: Any) -> Non
     total = torch.from_numpy(rows.reshape(batch, heads, m, d)) * d**-0.5
     both = (torch.from_numpy(x).view(torch.bfloat16) for x in made.values())
     accept((total.bfloat16(), *both), wanted(q, k, v, dy, causal))
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("sizes", [(1, 3, 1, 134, 130, 128), (1, 2, 2, 69, 200, 128), (1, 4, 2, 333, 401, 128)])
+def test_results_on_a_gpu(sizes: tuple[int, ...], causal: bool, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Through autograd, with rows of q that are no multiples of 16 bytes; elsewhere, the form without atomics."""
+    monkeypatch.setattr("argus.kernels.attention_backward.FUSED_KEYS", 0)
+    *tensors, dy = operands(sizes, "bfloat16", device)
+    found = gradients(tuple(tensors), lambda *x: attention(*x, causal=causal, return_lse=True), dy)
+    accept(found, wanted(*tensors, dy, causal))
 
 
 @pytest.mark.parametrize(
