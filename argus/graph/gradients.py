@@ -78,8 +78,8 @@ def _of_image(gradient: Any, x: Any, weight: Any, steps: Sequence[list[int]], tr
 def _leaves_image(
     gradient: Any, x: Any, weight: Any, steps: Sequence[list[int]], transposed: bool, groups: int
 ) -> bool:
-    """Return True if the library computes the gradient of the image faster: with strides, where a kernel computes phases
-    with zeros among their taps."""
+    """Return True if the library computes the gradient of the image faster: with strides, where a kernel computes
+    phases with zeros among their taps."""
     stride, taps, bits = steps[0], weight.shape[2:], 8 * x.dtype.itemsize
     if transposed or groups > 1 or {*stride} == {1} or bits > 32:
         return False
