@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
-from argus.frontend.surface import Assign, Attribute, Call, ForStmt, Slice, Subscript
+import re
+
+from argus.frontend.surface import (
+    Assign,
+    Attribute,
+    Binary,
+    Call,
+    ForStmt,
+    Name,
+    Slice,
+    Statement,
+    Subscript,
+)
 from argus.knowledge.draft import Draft, bound, every, free_name
+
+_WORD = re.compile(r"\w+")
 
 
 def rotate(draft: Draft) -> None:
@@ -76,3 +90,32 @@ def _shape(draft: Draft, first: Assign) -> str | None:
         if isinstance(call, Call) and draft.called(call) == "zeros":
             return draft.read(call.args[0])
     return None
+
+
+def scale_early(draft: Draft) -> None:
+    """Move `acc = acc * shrink[...]` in a loop up to where `shrink` is computed, if nothing between reads `acc`.
+
+    What follows then finds the registers of the product before free.
+    """
+    for loop in draft.loops():
+        for place, statement in enumerate(loop.body):
+            factor = _factor(draft, statement)
+            first = next((n for n, s in enumerate(loop.body[:place]) if factor and bound(s) == factor), place)
+            between = loop.body[first + 1 : place]
+            if between and not any(bound(statement) in _names(draft, s) for s in between):
+                draft.after(loop.body[first], draft.read(statement))
+                draft.remove(statement)
+                return
+
+
+def _factor(draft: Draft, statement: Statement) -> str:
+    """Return the name y of a statement `x = x * y[...]`; "" for any other statement."""
+    match statement:
+        case Assign(value=Binary(op="*", left=Name(id=left), right=Subscript(value=Name(id=factor)))):
+            return factor if left == bound(statement) else ""
+        case _:
+            return ""
+
+
+def _names(draft: Draft, statement: Statement) -> set[str]:
+    return set(_WORD.findall(draft.read(statement)))

@@ -29,6 +29,7 @@ REWRITES: Mapping[str, Rewrite] = {
     "pingpong": grids.pingpong,
     "cluster_of_two": grids.cluster,
     "rotate_loop": attention.rotate,
+    "scale_early": attention.scale_early,
     "fuse_multiply_add": arithmetic.fuse,
     "exponential_of_base_2": arithmetic.base_2,
     "divide_once": arithmetic.divide_once,
