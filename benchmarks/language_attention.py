@@ -156,14 +156,18 @@ def _error(s: Shape, found: Any, q: Any, k: Any, v: Any) -> float:
     return worst
 
 
-def _exact(q: Any, k: Any, v: Any, rows: Any, causal: bool, window: int = 0) -> Any:
+def _weights(q: Any, k: Any, rows: Any, causal: bool, window: int = 0) -> Any:
     import torch
 
     scores = q[rows].double() @ k.double().T * q.shape[-1] ** -0.5
     if causal:
         behind = rows[:, None] + len(k) - len(q) - torch.arange(len(k), device=q.device)
         scores = scores.masked_fill((behind < 0) | (behind >= (window or len(k))), -float("inf"))
-    return torch.softmax(scores, -1) @ v.double()
+    return torch.softmax(scores, -1)
+
+
+def _exact(q: Any, k: Any, v: Any, rows: Any, causal: bool, window: int = 0) -> Any:
+    return _weights(q, k, rows, causal, window) @ v.double()
 
 
 def _packed(lengths: tuple[int, ...], causal: bool) -> Case:
@@ -300,13 +304,7 @@ def _gradient_error(s: Shape, found: Any, dy: Any, q: Any, k: Any, v: Any, *_: A
 
 def _exact_gradient(q: Any, k: Any, v: Any, dy: Any, rows: Any, causal: bool) -> Any:
     """The gradient of some rows of q."""
-    import torch
-
-    scores = q[rows].double() @ k.double().T * q.shape[-1] ** -0.5
-    if causal:
-        hidden = torch.arange(len(k), device=q.device) > rows[:, None] + len(k) - len(q)
-        scores = scores.masked_fill(hidden, -float("inf"))
-    weights, slopes = torch.softmax(scores, -1), dy[rows].double() @ v.double().T
+    weights, slopes = _weights(q, k, rows, causal), dy[rows].double() @ v.double().T
     slopes = weights * (slopes - (weights * slopes).sum(-1, keepdim=True))
     return slopes @ k.double() * q.shape[-1] ** -0.5
 

@@ -32,6 +32,7 @@ def test_gradients_of_some_rows_are_those_of_all(causal: bool, monkeypatch: pyte
     dy, q, k, v = (torch.randn(1, h, 40, 16, dtype=torch.float64, requires_grad=True) for h in heads)
     attend = torch.nn.functional.scaled_dot_product_attention
     found = torch.autograd.grad(attend(q, k, v, is_causal=causal, enable_gqa=True), (q, k, v), dy)
+    q, k, v, dy = (x.detach() for x in (q, k, v, dy))
     for longest in (4096, 8):
         monkeypatch.setattr(language_attention, "_LONG", longest)
         assert language_attention._gradient_error(shape, found, dy, q, k, v) < 1e-12
