@@ -64,6 +64,8 @@ ELSEWHERE = {
     ("attention_forward", "gfx942"): "shared-memory",
     ("attention_added", "gfx942"): "shared-memory",
     ("attention_decode_rows", "gfx942"): "shared-memory",
+    ("chunk_updates", "gfx942"): "shared-memory",
+    **{("attention_backward_blocks", target): "shared-memory" for target in ("cpu", "sm_80", "sm_89", "gfx942")},
     **{
         (name, target): "shared-memory" if target == "sm_89" else "no-matrix-instruction"
         for name in ("product_of_blocks", "expert_blocks")
