@@ -158,6 +158,13 @@ def _tuple(values: Any) -> tuple[Any, ...]:
     return tuple(values) if isinstance(values, (tuple, list)) else (values,)
 
 
+def normal(*shape: int) -> Any:
+    """Return normal numbers of bfloat16 on the GPU."""
+    import torch
+
+    return torch.randn(*shape, device="cuda").bfloat16()
+
+
 def distance(found: Any, exact: Any) -> float:
     """Return the root mean square of the difference from float64 `exact`, over that of `exact`. Tuples: the largest."""
     if isinstance(exact, (tuple, list)):

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from benchmarks.attention_forms import uneven
-from benchmarks.language import OURS, Case, Side, distance
+from benchmarks.language import OURS, Case, Side, distance, normal
 
 FA4, CUDNN, INFER = "FlashAttention-4", "cuDNN", "FlashInfer"
 _ROWS = 256  # of a head that are compared
@@ -89,12 +89,6 @@ def cases() -> tuple[Case, ...]:
     )
 
 
-def _random(*shape: int) -> Any:
-    import torch
-
-    return torch.randn(*shape, device="cuda").bfloat16()
-
-
 def _turned(*tensors: Any) -> Any:
     """Copies with tokens before heads, or the other way round."""
     found = tuple(t.transpose(1, 2).contiguous() for t in tensors)
@@ -117,7 +111,7 @@ def _sdpa(backend: str, **how: Any) -> Callable[..., Any]:
 
 def _qkv(s: Shape) -> Sequence[Any]:
     heads = (s.heads, s.shared, s.shared)
-    return [_random(s.batch, h, s.rows, s.size) for h in heads]
+    return [normal(s.batch, h, s.rows, s.size) for h in heads]
 
 
 def _forward(s: Shape) -> Case:
@@ -178,7 +172,7 @@ def _packed(lengths: tuple[int, ...], causal: bool) -> Case:
         import torch
 
         offsets = torch.tensor((0, *lengths)).cumsum(0).to("cuda", torch.int32)
-        return *(_random(sum(lengths), h, size) for h in (heads, shared, shared)), offsets
+        return *(normal(sum(lengths), h, size) for h in (heads, shared, shared)), offsets
 
     def ours() -> Side:
         from argus.kernels import attention_varlen
@@ -317,11 +311,11 @@ def _pages(lengths: tuple[int, ...], heads: int, shared: int, page: int) -> Sequ
     import torch
 
     counts = [-(-n // page) for n in lengths]
-    keys, values = (_random(sum(counts), page, shared, 128) for _ in range(2))
+    keys, values = (normal(sum(counts), page, shared, 128) for _ in range(2))
     order, table = torch.randperm(sum(counts)).int(), torch.zeros(len(lengths), max(counts), dtype=torch.int32)
     for row, own in zip(table, torch.split(order, counts), strict=True):
         row[: len(own)] = own
-    return _random(len(lengths), heads, 1, 128), keys, values, table.cuda(), torch.tensor(lengths).int().cuda()
+    return normal(len(lengths), heads, 1, 128), keys, values, table.cuda(), torch.tensor(lengths).int().cuda()
 
 
 def _decode_error(found: Any, q: Any, keys: Any, values: Any, table: Any, lens: Any) -> float:

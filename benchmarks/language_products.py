@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
-from benchmarks.language import OURS, Case, Side, distance
+from benchmarks.language import OURS, Case, Side, distance, normal
 
 QUACK, TORCH, TRITON, SONIC, DEEP = "quack", "PyTorch", "Triton", "sonic-moe", "DeepGEMM"
 
@@ -70,12 +70,6 @@ def cases() -> tuple[Case, ...]:
     )
 
 
-def _random(*shape: int) -> Any:
-    import torch
-
-    return torch.randn(*shape, device="cuda").bfloat16()
-
-
 @cache
 def _quack() -> Any:
     """quack's products, which tune their tiles for each shape: here by some ten calls of each candidate."""
@@ -112,7 +106,7 @@ def _sorted(m: Model, down: bool) -> Case:
     depth, columns = (m.inner, m.hidden) if down else (m.hidden, 2 * m.inner)
 
     def operands() -> Sequence[Any]:
-        return _random(m.pairs, depth), _random(m.experts, columns, depth), _offsets(_chosen(m), m.experts)
+        return normal(m.pairs, depth), normal(m.experts, columns, depth), _offsets(_chosen(m), m.experts)
 
     def ours() -> Side:
         from argus.kernels.grouped import grouped_product
@@ -142,7 +136,7 @@ def _gathered(m: Model) -> Case:
     """The first product of experts, from the tokens in their own order to what passes the gates."""
 
     def operands() -> Sequence[Any]:
-        return _random(m.tokens, m.hidden), _random(m.experts, 2 * m.inner, m.hidden), _chosen(m)
+        return normal(m.tokens, m.hidden), normal(m.experts, 2 * m.inner, m.hidden), _chosen(m)
 
     def ours() -> Side:
         from argus.ir.types import DTYPES
@@ -204,12 +198,12 @@ def _gathered(m: Model) -> Case:
 
 def _layer(m: Model) -> Case:
     def operands() -> Sequence[Any]:
-        w1 = _random(m.experts, 2 * m.inner, m.hidden) * m.hidden**-0.5
+        w1 = normal(m.experts, 2 * m.inner, m.hidden) * m.hidden**-0.5
         return (
-            _random(m.tokens, m.hidden),
-            _random(m.tokens, m.experts),
+            normal(m.tokens, m.hidden),
+            normal(m.tokens, m.experts),
             w1,
-            _random(m.experts, m.hidden, m.inner) * m.inner**-0.5,
+            normal(m.experts, m.hidden, m.inner) * m.inner**-0.5,
         )
 
     def ours() -> Side:
@@ -303,7 +297,7 @@ def _blocks(rows: int, columns: int, depth: int) -> Case:
 
         from argus.kernels import quantize_blocks
 
-        a, scale_a = quantize_blocks(_random(rows, depth))
+        a, scale_a = quantize_blocks(normal(rows, depth))
         b = torch.randn(columns, depth, device="cuda").mul_(100).clamp_(-448, 448).to(torch.float8_e4m3fn)
         scale_b = torch.rand(columns // _TILE, depth // _TILE, device="cuda")
         return a, b, scale_a, scale_b
@@ -357,7 +351,7 @@ def _int4(tokens: int, rows: int, depth: int) -> Case:
 
         packed = torch.randint(-(2**31), 2**31 - 1, (depth // 256, rows, 32), dtype=torch.int32, device="cuda")
         scales = (torch.rand(rows, groups, device="cuda") * 0.1 + 0.01).bfloat16()
-        return _random(tokens, depth), packed, scales, torch.randint(0, 16, (rows, groups), device="cuda").bfloat16()
+        return normal(tokens, depth), packed, scales, torch.randint(0, 16, (rows, groups), device="cuda").bfloat16()
 
     def ours() -> Side:
         from argus.kernels import matmul_int4

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from benchmarks.language import OURS, Case, Side, distance
+from benchmarks.language import OURS, Case, Side, distance, normal
 
 QUACK, TORCH, TRITON = "quack", "PyTorch", "Triton"
 _EPS = 1e-6
@@ -23,12 +23,6 @@ def cases() -> tuple[Case, ...]:
         *(_softmax_backward(*shape) for shape in ((16384, 4096), (4096, 32768))),
         *(_softmax(*shape) for shape in ((4096, 65536), (8192, 16384), (2048, 131072))),
     )
-
-
-def _random(*shape: int) -> Any:
-    import torch
-
-    return torch.randn(*shape, device="cuda").bfloat16()
 
 
 def _case(area: str, shape: tuple[int, ...], operands: Callable[[], Any], sides: Mapping[str, Callable[[], Side]],
@@ -57,7 +51,7 @@ def _topk(rows: int, columns: int, k: int) -> Case:
         return Side(lambda x: x.topk(k), finished=lambda found: found[0])
 
     sides = {OURS: ours, QUACK: quack, TORCH: vendor}
-    return _case("top-k", (rows, columns, k), lambda: (_random(rows, columns),), sides, lambda x: x.double().topk(k)[0])
+    return _case("top-k", (rows, columns, k), lambda: (normal(rows, columns),), sides, lambda x: x.double().topk(k)[0])
 
 
 def _router(rows: int, columns: int, k: int) -> Case:
@@ -78,7 +72,7 @@ def _router(rows: int, columns: int, k: int) -> Case:
         return x.double().topk(k)[0].softmax(-1)
 
     sides = {OURS: ours, QUACK: quack, TORCH: vendor}
-    return _case("router", (rows, columns, k), lambda: (_random(rows, columns),), sides, exact)
+    return _case("router", (rows, columns, k), lambda: (normal(rows, columns),), sides, exact)
 
 
 # ---------------------------------------------------------------------------- norms
@@ -97,7 +91,7 @@ def _rmsnorm(rows: int, columns: int) -> Case:
     import torch
 
     def operands() -> Sequence[Any]:
-        return _random(rows, columns), _random(rows, columns), _random(columns)
+        return normal(rows, columns), normal(rows, columns), normal(columns)
 
     def ours() -> Side:
         from argus.kernels import rmsnorm_backward
@@ -122,7 +116,7 @@ def _layernorm(rows: int, columns: int) -> Case:
     import torch
 
     def operands() -> Sequence[Any]:
-        return _random(rows, columns), _random(rows, columns), _random(columns)
+        return normal(rows, columns), normal(rows, columns), normal(columns)
 
     def ours() -> Side:
         from argus.kernels import layernorm_backward
@@ -154,7 +148,7 @@ def _losses(rows: int, columns: int) -> Case:
     import torch
 
     def operands() -> Sequence[Any]:
-        logits, target = _random(rows, columns), torch.randint(0, columns, (rows,), device="cuda")
+        logits, target = normal(rows, columns), torch.randint(0, columns, (rows,), device="cuda")
         return torch.rand(rows, device="cuda"), logits, target, torch.logsumexp(logits.float(), -1)
 
     def ours() -> Side:
@@ -180,7 +174,7 @@ def _losses(rows: int, columns: int) -> Case:
 
 def _softmax_backward(rows: int, columns: int) -> Case:
     def operands() -> Sequence[Any]:
-        return _random(rows, columns), _random(rows, columns).softmax(-1)
+        return normal(rows, columns), normal(rows, columns).softmax(-1)
 
     def ours() -> Side:
         from argus.kernels import softmax_backward
@@ -211,4 +205,4 @@ def _softmax(rows: int, columns: int) -> Case:
         return Side(softmax_fwd)
 
     sides = {OURS: ours, QUACK: quack, TORCH: lambda: Side(lambda x: x.softmax(-1))}
-    return _case("softmax", (rows, columns), lambda: (_random(rows, columns),), sides, lambda x: x.double().softmax(-1))
+    return _case("softmax", (rows, columns), lambda: (normal(rows, columns),), sides, lambda x: x.double().softmax(-1))
