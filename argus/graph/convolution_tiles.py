@@ -53,8 +53,8 @@ def flat_tile(layout: Layout, spatial: tuple[Axis, ...], places: int, target: st
     grid = _beside(layout, rows, pixels)
     filters, width = _fewest_turns(rows.extent, places, grid)
     last = _stored_last(layout, rows)
-    # The result is stored through shared memory, which must have room for it.
-    if len(spatial) == 1 and filters == 128 and not last:
+    # The result, or a tensor that is read behind the products, goes through shared memory, which must have room for it.
+    if filters == 128 and ((len(spatial) == 1 and not last) or _turns(layout, rows)):
         width = min(width, 128)
     stages, warps, producers = 4, (width if last else filters) // 16, 4
     warps = min(warps, 8)
@@ -106,6 +106,13 @@ def _fewest_turns(filters: int, places: int, grid: tuple[Axis, ...]) -> tuple[in
 
 _MANY = 1024
 """The number of images that is assumed where it is not known."""
+
+
+def _turns(layout: Layout, rows: Axis) -> bool:
+    """Return True if of the results and the tensors that are read behind the products some have their channels last,
+    and some have not."""
+    beside = [p for p in layout.reads if not p.use and rows in p.axes and len(p.axes) > 1]
+    return len({p.axes[-1] is rows for p in (*layout.writes, *beside) if p.axes}) > 1
 
 
 def _stored_last(layout: Layout, rows: Axis) -> bool:

@@ -10,6 +10,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
+
 from argus.graph.backend import Backend, Survey  # noqa: E402
 from argus.graph.columns import has_columns  # noqa: E402
 from argus.graph.convolution_tiles import _fewest_turns  # noqa: E402
@@ -161,6 +163,24 @@ def test_convolutions_between_images_with_channels_last(make: Callable[[], Any])
     assert {row["verdict"] for row in report.rows} == {"proved"}
     path = next(row["path"] for row in report.rows if row["kernel"].startswith("convolution"))
     assert "al.mma(windows, filters, total)" in Path(path).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("turned", "width"), [(True, 128), (False, 256)])
+def test_tensors_that_are_turned_behind_products_have_room_in_shared_memory(turned: bool, width: int) -> None:
+    """A tensor with channels last is added, and the result has its channels first."""
+    torch._dynamo.reset()
+    backend, convolution = Backend(survey=Survey("sm_90a", prove=False)), nn.Conv2d(64, 128, 1).bfloat16()
+
+    def model(x: Any, y: Any) -> Any:
+        made = convolution(x) + y
+        return made.contiguous() if turned else made
+
+    with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
+        x, y = (torch.randn(16, n, 128, 128).bfloat16().to(memory_format=torch.channels_last) for n in (64, 128))
+        call = torch.compile(model, backend=backend, dynamic=False)
+        call(x, y)
+    row = next(row for row in backend.report(call).rows if row["kernel"].startswith("convolution"))
+    assert f"WIDTH: al.constexpr = {width}" in Path(row["path"]).read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(("places", "tile"), [(1 << 16, (128, 256)), (49, (64, 64))])
