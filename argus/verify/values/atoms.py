@@ -3,6 +3,7 @@ conditions."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import reduce
@@ -31,6 +32,7 @@ class Atoms(Products):
     def __init__(self, builder: TermBuilder, loads: Loads | None = None) -> None:
         super().__init__(builder, loads)
         self._conditions = Conditions(builder.model)
+        self._parted: Counter[tuple[Term, Term]] = Counter()
 
     def operands(self, op: str, mine: Term, wanted: Term, scope: Scope) -> None:
         """Check that an associative operator is applied to the same operands on both sides, each once if repetition
@@ -114,6 +116,9 @@ class Atoms(Products):
         except Mismatch as straight:
             one = self._part(wanted, scope.other, False, scope) or self._part(mine, scope.path, True, scope)
             if one is None or len(scope.given) == _MOST_GIVEN or not (nested(mine) or nested(wanted)):
+                raise
+            self._parted[mine, wanted] += 1
+            if self._parted[mine, wanted] > _MOST_PARTED:
                 raise
             inside, rest = decided(self.model, one.test, one.path.intersect_domain(scope.roots))
             try:
@@ -266,8 +271,10 @@ def _kind(test: Term) -> str:
             return ""
 
 
-_MOST_GIVEN = 6
+_MOST_GIVEN = 2
 """The most conditions of which the cases are looked at."""
+_MOST_PARTED = 3
+"""How often two choices are compared case by case: at other places, and in the cases of other conditions."""
 _Known = list[tuple[UnionSet, float]]
 
 
