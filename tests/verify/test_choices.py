@@ -171,12 +171,6 @@ SPELLED = (
         "al.where(s >= count, 0.0, xs)",
         "al.where(s > count, 0.0, xs)",
     ),
-    (
-        "loaded numbers",
-        "al.where((a[k] == n[i]) | (a[k] < 0), x[i, k], -1.0)",
-        "al.where((s >= 0) & (s != count), -1.0, xs)",
-        "al.where((s > 0) & (s != count), -1.0, xs)",
-    ),
 )
 
 
