@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import importlib
 import os
 import shutil
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
@@ -67,6 +69,19 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_configure_node(node: Any) -> None:
     """Tell a worker the seed."""
     node.workerinput["seed"] = node.config.option.seed
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session: pytest.Session) -> None:
+    """Let each worker begin to import elsewhere: what one compiles for the first time, the others then only load."""
+    worker = getattr(session.config, "workerinput", None)
+    if worker is None:
+        return
+    files = [file for name in session.config.args for file in sorted(Path(name).resolve().rglob("test_*.py"))]
+    number, count = int(worker["workerid"].removeprefix("gw")), worker["workercount"]
+    for file in files[len(files) * number // count :] if number else ():
+        with suppress(Exception, pytest.skip.Exception):  # collecting the file says what is wrong
+            importlib.import_module(".".join(file.relative_to(session.config.rootpath).with_suffix("").parts))
 
 
 def pytest_report_header(config: pytest.Config) -> str:
