@@ -6,6 +6,7 @@ import importlib
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,7 @@ def source(name: str) -> SourceFile:
     return SourceFile(f"{name}.py", (EXAMPLES / f"{name}.py").read_text())
 
 
+@cache
 def explicit(name: str, target: str = "sm_80") -> Kernel:
     return compile.lower(compile.elaborate(source(name), name, Options(target=target)), target)
 
@@ -37,14 +39,15 @@ def ir(text: str) -> Task:
     return Task(SourceFile("kernel.ir", text), "kernel")
 
 
-TRANSPOSE = print_kernel(explicit("transpose"))
+def transpose() -> str:
+    return print_kernel(explicit("transpose"))
+
+
 SLICES = """\
     here = al.load(x[pid * BLOCK : pid * BLOCK + BLOCK], boundary_check=(0,))
     total = here + al.load(y[pid * BLOCK : pid * BLOCK + BLOCK], boundary_check=(0,))
     al.store(out[pid * BLOCK : pid * BLOCK + BLOCK], total)
 """
-GEMM = print_kernel(explicit("gemm"))
-SOFTMAX = print_kernel(explicit("softmax"))
 
 
 # ---------------------------------------------------------------------------- stages
@@ -65,7 +68,7 @@ def test_stages_reject_the_cheapest_way() -> None:
 
 
 def test_an_ill_formed_explicit_kernel_has_no_verdict() -> None:
-    found = judge(ir(TRANSPOSE.replace("via ld.shared", "via no.such")))
+    found = judge(ir(transpose().replace("via ld.shared", "via no.such")))
     assert found.verdict is None and not found.proved
     assert judgement_json(found)["verdict"] == "error"
 
@@ -74,23 +77,24 @@ def test_an_ill_formed_explicit_kernel_has_no_verdict() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "old", "new"),
+    ("name", "old", "new"),
     [
-        pytest.param(TRANSPOSE, "  barrier\n", "", id="missing barrier"),
-        pytest.param(GEMM, "    wait_group 1\n", "", id="missing wait"),
-        pytest.param(GEMM, "    wait_group 1\n", "    wait_group 2\n", id="wait for too few"),
-        pytest.param(TRANSPOSE, "x[program_id(0) * 32 + c0,", "x[program_id(0) * 32 + c0 + 1,", id="shifted index"),
-        pytest.param(TRANSPOSE, "tile[c1, c0]", "tile[c0, c1]", id="swapped indices"),
-        pytest.param(TRANSPOSE, " & (program_id(0) * 32 + c1 < M) layout", " layout", id="half a mask"),
-        pytest.param(TRANSPOSE, "c0 < N) &", "c0 < N - 1) &", id="a mask that is too narrow"),
-        pytest.param(TRANSPOSE, "grid [(M + 31) // 32", "grid [M // 32", id="a grid that is rounded down"),
+        pytest.param("transpose", "  barrier\n", "", id="missing barrier"),
+        pytest.param("gemm", "    wait_group 1\n", "", id="missing wait"),
+        pytest.param("gemm", "    wait_group 1\n", "    wait_group 2\n", id="wait for too few"),
+        pytest.param("transpose", "x[program_id(0) * 32 + c0,", "x[program_id(0) * 32 + c0 + 1,", id="shifted index"),
+        pytest.param("transpose", "tile[c1, c0]", "tile[c0, c1]", id="swapped indices"),
+        pytest.param("transpose", " & (program_id(0) * 32 + c1 < M) layout", " layout", id="half a mask"),
+        pytest.param("transpose", "c0 < N) &", "c0 < N - 1) &", id="a mask that is too narrow"),
+        pytest.param("transpose", "grid [(M + 31) // 32", "grid [M // 32", id="a grid that is rounded down"),
         pytest.param(
-            TRANSPOSE, "  barrier\n", "  if thread % 2 == 1 {\n    barrier\n  }\n", id="a barrier for some threads"
+            "transpose", "  barrier\n", "  if thread % 2 == 1 {\n    barrier\n  }\n", id="a barrier for some threads"
         ),
-        pytest.param(SOFTMAX, "maximum scores", "minimum scores", id="another reduction"),
+        pytest.param("softmax", "maximum scores", "minimum scores", id="another reduction"),
     ],
 )
-def test_one_mistake_is_repaired(text: str, old: str, new: str) -> None:
+def test_one_mistake_is_repaired(name: str, old: str, new: str) -> None:
+    text = print_kernel(explicit(name))
     assert old in text
     wrong = ir(text.replace(old, new, 1))
     found = repair(wrong)
@@ -104,7 +108,7 @@ def test_one_mistake_is_repaired(text: str, old: str, new: str) -> None:
 
 
 def test_a_right_kernel_is_left_alone() -> None:
-    found = repair(ir(TRANSPOSE))
+    found = repair(ir(transpose()))
     assert found.before.proved and not found.steps and found.answer is None
 
 
@@ -113,7 +117,7 @@ def test_a_large_counterexample_is_not_run_again(monkeypatch: pytest.MonkeyPatch
     module = importlib.import_module("argus.agents.repair")
     drawn: list[object] = []
     monkeypatch.setattr(module, "arguments", lambda kernel, sizes: drawn.append(sizes) or {})
-    whole = module.Candidate("nothing", "ir", "", ir(TRANSPOSE))
+    whole = module.Candidate("nothing", "ir", "", ir(transpose()))
     assert module._holds(whole, [{"M": 2**16, "N": 2**16}]) and not drawn
     module._holds(whole, [{"M": 8, "N": 8}])
     assert len(drawn) == 1
@@ -121,21 +125,21 @@ def test_a_large_counterexample_is_not_run_again(monkeypatch: pytest.MonkeyPatch
 
 def test_what_no_edit_repairs_stays_refuted() -> None:
     """The specification is wrong: it is not touched, and no edit of the kernel is the remedy."""
-    found = repair(ir(TRANSPOSE.replace("= x[c1, c0]", "= x[c1, c0] + 1.0")), steps=6)
+    found = repair(ir(transpose().replace("= x[c1, c0]", "= x[c1, c0] + 1.0")), steps=6)
     assert found.before.verdict is Verdict.REFUTED
     assert found.answer is None and len(found.steps) <= 6
     assert repair_json(found)["proved"] is False
 
 
 def test_steps_are_bounded() -> None:
-    wrong = ir(TRANSPOSE.replace("tile[c1, c0]", "tile[c0, c1]"))
+    wrong = ir(transpose().replace("tile[c1, c0]", "tile[c0, c1]"))
     assert repair(wrong, steps=1).answer is None  # so few candidates are run at the counterexample's sizes
     assert repair(wrong).answer is not None
 
 
 def test_most_candidates_fail_again_where_the_kernel_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     """At the sizes of the counterexample the simulator rejects what the proof would reject."""
-    wrong = ir(TRANSPOSE.replace("tile[c1, c0]", "tile[c0, c1]"))
+    wrong = ir(transpose().replace("tile[c1, c0]", "tile[c0, c1]"))
     found = repair(wrong)
     module = importlib.import_module("argus.agents.repair")
     monkeypatch.setattr(module, "surviving", lambda before, candidates, most: candidates)
@@ -166,7 +170,7 @@ def test_a_repair_of_the_authors_kernel(name: str, changed: str, form: str, adde
 
 
 def test_a_candidate_that_trips_the_verifier_hides_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    wrong = ir(TRANSPOSE.replace("tile[c1, c0]", "tile[c0, c1]"))
+    wrong = ir(transpose().replace("tile[c1, c0]", "tile[c0, c1]"))
     module = importlib.import_module("argus.agents.repair")
     monkeypatch.setattr(module, "surviving", lambda before, candidates, most: candidates)
     steps = repair(wrong).steps
@@ -262,7 +266,7 @@ def test_an_assertion_may_mean_something_else_only_beside_a_specification() -> N
 
 def test_values_without_a_specification_are_not_invented() -> None:
     """Nothing says what an unspecified output should be: to read another element proves, and is no repair."""
-    bare = read_kernel(SourceFile("k.ir", TRANSPOSE.replace("  spec out(n, m) = x[c1, c0]\n", "")))
+    bare = read_kernel(SourceFile("k.ir", transpose().replace("  spec out(n, m) = x[c1, c0]\n", "")))
     other = read_kernel(SourceFile("k.ir", print_kernel(bare).replace("tile[c1, c0]", "tile[c0, c1]")))
     assert judge(ir(print_kernel(other))).proved
     assert broken(bare, other) == "values of out, which have no specification"
@@ -286,7 +290,7 @@ def test_no_edit_of_the_vocabulary_touches_tags_or_specifications() -> None:
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "t.ir"
-    file.write_text(TRANSPOSE.replace("  barrier\n", ""))
+    file.write_text(transpose().replace("  barrier\n", ""))
     assert main(["repair", str(file)]) == 0
     shown = capsys.readouterr().out
     assert "data-race" in shown and "\n+  barrier\n" in shown and "proved, 1 edit tried" in shown
@@ -296,7 +300,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     file.write_text(found["answer"]["text"])
     assert main(["repair", str(file)]) == 0
     assert "nothing to repair" in capsys.readouterr().out
-    file.write_text(TRANSPOSE.replace("tile[c1, c0]", "tile[c0, c1]"))
+    file.write_text(transpose().replace("tile[c1, c0]", "tile[c0, c1]"))
     assert main(["repair", str(file), "--steps", "1"]) == 1
     assert "no repair" in capsys.readouterr().out
     file.write_text("kernel")

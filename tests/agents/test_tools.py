@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +18,28 @@ import pytest
 
 from tests.agents.wrong_kernels import tasks
 
-pytest.importorskip("mcp")
 anyio = pytest.importorskip("anyio")
 
-from mcp.client.client import Client  # noqa: E402
-from mcp.client.stdio import StdioServerParameters  # noqa: E402
-
 from argus.agents.optimize.service import Worker, WorkerLost  # noqa: E402
-from argus.agents.tools import server as serving  # noqa: E402
 from argus.agents.tools.table import TOOLS, call  # noqa: E402
 
+pytestmark = pytest.mark.skipif(find_spec("mcp") is None, reason="needs mcp")
 ADD = (Path(__file__).parents[2] / "examples" / "vector_add.py").read_text()
 Call = Callable[..., Awaitable[dict[str, Any]]]
 _MEANT = re.compile(r"did you mean `([^`]+)`\?")
 _WRITE = re.compile(r"`(boundary_check=\([\d, ]+\))`")
+
+
+def connected(command: list[str] | None = None) -> Any:
+    """A client of the server, or of what a command starts. To import the SDK takes a second, which most runs save."""
+    from mcp.client.client import Client
+    from mcp.client.stdio import StdioServerParameters
+
+    from argus.agents.tools.server import server
+
+    if command is None:
+        return Client(server("test"))
+    return Client(StdioServerParameters(command=command[0], args=command[1:], cwd=str(Path.cwd())))
 
 
 def asked(client: Any) -> Call:
@@ -69,7 +79,7 @@ def test_twenty_wrong_kernels_are_made_right(every: int) -> None:
     """`every`: one kernel of so many."""
 
     async def main() -> dict[str, str]:
-        async with Client(serving.server("test")) as client:
+        async with connected() as client:
             return {title: await made_right(asked(client), *task) for title, task in [*tasks().items()][::every]}
 
     found = anyio.run(main)
@@ -79,7 +89,7 @@ def test_twenty_wrong_kernels_are_made_right(every: int) -> None:
 
 def test_tools_have_schemas_and_resources_have_texts() -> None:
     async def main() -> None:
-        async with Client(serving.server("test")) as client:
+        async with connected() as client:
             tools = {tool.name: tool for tool in (await client.list_tools()).tools}
             assert set(tools) == set(TOOLS)
             schema = tools["check"].input_schema
@@ -193,10 +203,10 @@ def test_calls_at_the_same_time_share_a_few_processes(monkeypatch: pytest.Monkey
         return {"result": {"drawing": ""}}
 
     monkeypatch.setattr(Worker, "ask", counted)
-    monkeypatch.setattr(serving.os, "sched_getaffinity", lambda of: {0, 1, 2})
+    monkeypatch.setattr(os, "sched_getaffinity", lambda of: {0, 1, 2})
 
     async def main() -> None:
-        async with Client(serving.server("test")) as client, anyio.create_task_group() as group:
+        async with connected() as client, anyio.create_task_group() as group:
             for _ in range(12):
                 group.start_soon(partial(client.call_tool, "layout", {"notation": "(2,4):(4,1)"}))
 
@@ -212,7 +222,7 @@ def test_a_call_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(Worker, "ask", slow)
 
     async def main() -> dict[str, Any]:
-        async with Client(serving.server("test")) as client:
+        async with connected() as client:
             return await asked(client)("check", text=ADD)
 
     assert "was ended after" in anyio.run(main)["error"]
@@ -221,11 +231,11 @@ def test_a_call_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_cancelled_call_ends_its_process(monkeypatch: pytest.MonkeyPatch) -> None:
     closed: list[Worker] = []
     original = Worker.close
-    monkeypatch.setattr(serving, "_WORKER", "tests.agents.forger")
+    monkeypatch.setattr("argus.agents.tools.server._WORKER", "tests.agents.forger")
     monkeypatch.setattr(Worker, "close", lambda self: (closed.append(self), original(self))[1])
 
     async def main() -> None:
-        async with Client(serving.server("test")) as client:
+        async with connected() as client:
             with anyio.move_on_after(1.0):
                 await client.call_tool("explain", {"code": "hang"})
 
@@ -244,8 +254,7 @@ def _hanging(self: Worker, request: dict[str, Any], timeout_s: float | None = No
 
 def test_the_command_serves_over_standard_input_and_output() -> None:
     async def main() -> dict[str, Any]:
-        parameters = StdioServerParameters(command=sys.executable, args=["-m", "argus", "mcp"], cwd=str(Path.cwd()))
-        async with Client(parameters) as client:
+        async with connected([sys.executable, "-m", "argus", "mcp"]) as client:
             return await asked(client)("layout", notation="(2,4):(4,1)")
 
     assert "drawing" in anyio.run(main)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -20,13 +21,15 @@ from tests.verify.hopper import gemm as roles
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 
 
+@cache
 def explicit(name: str, target: str = "sm_80") -> Kernel:
     source = SourceFile(f"examples/{name}.py", (EXAMPLES / f"{name}.py").read_text())
     return compile.lower(compile.elaborate(source, name, Options(target=target)), target)
 
 
-@pytest.mark.parametrize("kernel", [explicit("gemm"), explicit("softmax"), roles()], ids=["gemm", "softmax", "roles"])
-def test_every_mutation_is_another_kernel(kernel: Kernel) -> None:
+@pytest.mark.parametrize("name", ["gemm", "softmax", "roles"])
+def test_every_mutation_is_another_kernel(name: str) -> None:
+    kernel = roles() if name == "roles" else explicit(name)
     found = mutate.mutations(kernel)
     assert len({m.name for m in found}) == len({m.kernel for m in found}) == len(found)
     assert kernel not in {m.kernel for m in found}
