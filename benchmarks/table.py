@@ -15,6 +15,9 @@ from benchmarks.machine import machine, sources
 
 Cell = str | int | float | None
 
+_WIDEST = 1000
+"""Columns of a table that goes to a file, where no terminal limits them."""
+
 
 @dataclass(frozen=True)
 class Results:
@@ -40,6 +43,9 @@ def show(results: Results, file: Path | None) -> None:
         table.add_column(heading, justify="right" if numbers else "left")
     for row in results.rows:
         table.add_row(*(Text(_text(row[heading])) for heading in headings))
+    if not console.is_terminal:
+        unlimited = console.options.update(max_width=_WIDEST)
+        console.width = max(console.width, console.measure(table, options=unlimited).maximum)
     console.print(table)
     for what, cell in results.summary.items():
         console.print(f"  {what}: {_text(cell)}", highlight=False, markup=False)

@@ -12,6 +12,8 @@ if TYPE_CHECKING:  # A cached build is launched without loading the IR.
 
 SERIALISED = "products-serialised"
 """The code of the remark that asynchronous products wait for one another."""
+SPILLED = "registers-spilled"
+"""The code of the remark that numbers of a thread are in memory."""
 
 
 def is_serialised(remark: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from argus.backend.artifact import SERIALISED, Resources, is_serialised
+from argus.backend.artifact import SERIALISED, SPILLED, Resources, is_serialised
 from argus.diagnostic import Diagnostic, Note, Severity
 from argus.ir.instruction import WGMMA
 from argus.ir.nodes import Kernel, Mma
@@ -50,8 +50,11 @@ def _remark(kernel: Kernel, text: str) -> Diagnostic:
 def _spills(kernel: Kernel, resources: Resources) -> Iterator[Diagnostic]:
     if resources.spill_bytes:
         what = f"{resources.spill_bytes} bytes of each thread of `{kernel.name}` are in memory instead of registers"
-        remedy = "use smaller tiles or more warps, and index tuples and tiles by constants"
-        yield _warning("registers-spilled", what, NO_SPAN, "", remedy)
+        remedy = (
+            "use smaller tiles or more warps, with extents that are powers of two, so that all threads share them; "
+            "index tuples and tiles by constants"
+        )
+        yield _warning(SPILLED, what, NO_SPAN, "", remedy)
 
 
 def _first_product(kernel: Kernel) -> Span:

@@ -194,6 +194,10 @@ def _share(call: CallSite, given: Tile) -> Value:
 # ---------------------------------------------------------------------------- atomics
 
 _COMPARED = (float16, bfloat16, int32, int64)
+_ORDERED = (
+    "use a tensor of int32 or int64: `al.sortable(x, al.int32)` has the order of float32 numbers; "
+    "the copy engine of sm_90a also takes float16 and bfloat16"
+)
 _ATOMIC = {"atomic_add": "add", "atomic_max": "maximum", "atomic_min": "minimum"}
 
 
@@ -207,7 +211,7 @@ def atomic(call: CallSite) -> Value:
             "type-mismatch",
             f"`al.{call.name}` does not work on {view.obj.dtype}",
             call.spans["view"],
-            f"use a tensor of {' or '.join(map(str, allowed))}",
+            _ORDERED if call.name != "atomic_add" else f"use a tensor of {' or '.join(map(str, allowed))}",
         )
     mask = arguments.mask(call, view, extents, call.spans["view"])
     value = _stored(call, view, extents)

@@ -48,7 +48,7 @@ def _check(kernel: Kernel, budget: int | None, role: str | None) -> None:
                 f"tiles that live together take {-(-worst // _REGISTER)} registers a thread, "
                 f"and {role or target.name} has {most}",
                 kernel.span,
-                "use smaller tiles, or more warps to share them",
+                "use smaller tiles, or more warps to share them; threads share extents that are powers of two best",
                 tuple(Note(f"{n}: {-(-sizes[n] // _REGISTER)} registers", _span(kernel, n)) for n in largest),
             )
         )

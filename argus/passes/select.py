@@ -14,6 +14,7 @@ from argus.diagnostic import Diagnostic
 from argus.ir.affine import Facts, facts
 from argus.ir.instruction import INSTRUCTIONS, CopyRow, Mechanism
 from argus.ir.nodes import Accumulate, Fragment, Kernel, Shared, Stmt, Tensor, ThreadCopy
+from argus.ir.target import Target
 from argus.ir.visit import rewrite_body
 from argus.passes.layouts import in_order
 from argus.passes.moves import (
@@ -151,7 +152,10 @@ def _fitted(kernel: Kernel, copy: ThreadCopy, row: CopyRow, known: Facts) -> Thr
         )
     if row.in_lane_order and not lane_order(kernel, copy, copy.layout, width):
         what = f"{row.name} fills consecutive bytes of {copy.dst.obj} from consecutive lanes, and this copy has others"
-        help_text = "give every thread elements to copy, in the tile's order of addresses, and leave swizzles out"
+        help_text = (
+            "give every thread 4 bytes at a time, in the tile's order of addresses, by "
+            "`layout=al.fragment_layout(...)`, and leave swizzles out; or leave the instruction open"
+        )
         return problem("instruction-layout", what, copy.span, help_text)
     return replace(copy, vector=width)
 
@@ -168,10 +172,20 @@ def _atomic(kernel: Kernel, stmt: Accumulate) -> Accumulate | Diagnostic:
             "atomic-type",
             f"{row.name} works on {_sizes(row)} bytes, and {tensor.name} holds {tensor.dtype}",
             stmt.span,
-            "accumulate into a float32 or int32 tensor, or whole tiles of a loop with producer_warps, into a tensor "
-            "aligned to 16 bytes, by the copy engine of sm_90a",
+            _wider(stmt, target),
         )
     return stmt
+
+
+def _wider(stmt: Accumulate, target: Target) -> str:
+    """Return what to do where threads cannot update elements of 16 bits."""
+    wider = "accumulate into a float32 or int32 tensor"
+    if stmt.op != "add":
+        wider = "accumulate into an int32 tensor: `al.sortable(x, al.int32)` has the order of float32 numbers"
+    if target.vendor == "amd":
+        return wider
+    engine = "whole tiles of a loop with producer_warps, into a tensor aligned to 16 bytes"
+    return f"{wider}; or {engine}, by the copy engine of sm_90a"
 
 
 def _sizes(row: CopyRow) -> str:

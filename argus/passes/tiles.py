@@ -85,7 +85,7 @@ def _straight(kernel: Kernel, stage: Stage, known: Facts) -> Shared:
     layout = tile.layout or wave_layout(tile.shape, tile.dtype.bytes, _order(kernel, tile))
     if layout is None:
         why = f"its rows do not make up runs of {_RUN} bytes, which a wave fills at once"
-        raise Unfit(why, stage.span, f"let rows be a part or a multiple of {_RUN} bytes")
+        raise Unfit(why, stage.span, f"let rows be a part or a multiple of {_RUN} bytes, and the tile a multiple")
     laid = replace(tile, layout=layout)
     there = replace(kernel, shared=tuple(laid if s is tile else s for s in kernel.shared))
     direct_copy(there, padded(stage, there), whole(tile.name, len(tile.shape)), known)

@@ -6,15 +6,15 @@ A kernel from the cache is used without loading the compiler: no parser, no solv
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from argus.backend.artifact import SERIALISED
+from argus.backend.artifact import SERIALISED, SPILLED, Artifact
 from argus.backend.cache import DiskCache, Entry, cache_key
 from argus.backend.fingerprint import FORMAT, compiler, constant, file_identity
 from argus.backend.launch.signature import Signature, TensorParam, signature, signature_from_json, signature_to_json
-from argus.diagnostic import Diagnostic, LaunchError
+from argus.diagnostic import LaunchError
 from argus.environment import cache_directory
 from argus.frontend.decorator import FuncSource
 from argus.frontend.options import Options
@@ -120,7 +120,7 @@ class CachedSource:
                 from argus.compile import compile
 
                 compiled = compile(self.text.file, self.text.name, options, compiler=compiler)
-            _warn(compiled.artifact.remarks)
+            _warn(compiled.artifact)
             return _entry(compiled)
 
         return _executable(self._entry("executable", _built_with(options), make), self.text.file)
@@ -206,10 +206,15 @@ def _toolchain(target: str) -> Json:
 # ---------------------------------------------------------------------------- entries
 
 
-def _warn(remarks: Sequence[Diagnostic]) -> None:
-    """Warn if products wait for one another, which takes a multiple of the time. Other remarks are in the report."""
-    for remark in remarks:
-        if remark.code == SERIALISED:
+_MANY_SPILLED_BYTES = 64
+
+
+def _warn(artifact: Artifact) -> None:
+    """Warn if products wait for one another, or many registers are in memory. Other remarks are in the report."""
+    resources = artifact.resources
+    spilled = resources is not None and (resources.spill_bytes or 0) >= _MANY_SPILLED_BYTES
+    for remark in artifact.remarks:
+        if remark.code == SERIALISED or (remark.code == SPILLED and spilled):
             warnings.warn(f"{remark.message}. {remark.help}", SpeedWarning, stacklevel=2)
 
 

@@ -38,6 +38,13 @@ def test_a_table_goes_to_the_terminal_and_to_json(tmp_path: Path, capsys: pytest
     assert written["argus"] == sources() and re.fullmatch(r"[0-9a-f]{12}", written["argus"]["sources"])
 
 
+def test_a_table_that_goes_to_a_file_is_complete(capsys: pytest.CaptureFixture[str]) -> None:
+    heads = [f"a column with number {n}" for n in range(12)]
+    show(Results("Title", [dict.fromkeys(heads, 1.5)]), None)
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if heads[0] in line]
+    assert all(head in line for head in heads)
+
+
 def test_the_digest_of_the_sources_is_that_of_their_copy(tmp_path: Path) -> None:
     there, copied = tmp_path / "there", tmp_path / "copied"
     (tmp_path / "pages").mkdir()

@@ -74,3 +74,38 @@ def test_threads_have_no_atomics_of_16_bits(dtype: DType, target: str, alignment
     (problem,) = caught.value.diagnostics
     assert problem.code == "atomic-type" and str(dtype) in problem.message
     assert problem.help and "by the copy engine of sm_90a" in problem.help
+
+
+KEPT = """
+import argus
+import argus.language as al
+
+
+@argus.kernel
+def kept(x: al.Tensor[al.bfloat16, "M N"], out: al.Tensor[OUT, "N"], OUT: al.constexpr):
+    M, N = x.shape
+    row, block = al.grid(M, al.cdiv(N, 128))
+    at = block * 128 + al.arange(128)
+    found = al.load(x[row, at], mask=at < N, other=0.0)
+    al.atomic_OP(out[at], FOUND, mask=at < N)
+"""
+
+
+@pytest.mark.parametrize(
+    ("op", "remedy", "dtype", "found"),
+    [
+        ("max", "`al.sortable(x, al.int32)`", int32, "al.sortable(found.to(al.float32), al.int32)"),
+        ("add", "a float32 or int32 tensor", float32, "found.to(al.float32)"),
+    ],
+)
+def test_the_remedy_is_one_that_the_target_takes(op: str, remedy: str, dtype: DType, found: str) -> None:
+    def kept(held: DType, value: str) -> Kernel:
+        text = KEPT.replace("OP", op).replace("FOUND", value)
+        options = Options(target="gfx942", constexprs={"OUT": held})
+        return compile.lower(compile.elaborate(SourceFile("kept.py", text), "kept", options), "gfx942")
+
+    with pytest.raises(ArgusError) as caught:
+        kept(bfloat16, "found")
+    (problem,) = caught.value.diagnostics
+    assert problem.code == "atomic-type" and remedy in (problem.help or "") and "sm_90a" not in (problem.help or "")
+    assert instructions(kept(dtype, found)) == {"global_atomic"}

@@ -7,10 +7,13 @@ from dataclasses import replace
 
 import pytest
 
+from argus import compile
+from argus.frontend import Options
 from argus.ir.nodes import AssertTags, Barrier, Copy, For, Kernel, Mma, Stmt, Tag
 from argus.ir.text import print_kernel
 from argus.ir.visit import rewrite_body, walk
 from argus.passes import lower
+from argus.source import SourceFile
 from tests.passes import kernels
 
 
@@ -91,6 +94,34 @@ def test_tags_change_no_step() -> None:
     without = replace(plain, body=rewrite_body(plain.body, lambda s: () if isinstance(s, Tag | AssertTags) else None))
     stripped = rewrite_body(tagged.body, lambda s: () if isinstance(s, Tag | AssertTags) else None)
     assert lower(without, "sm_90a") == replace(tagged, body=stripped)
+
+
+SQUARES = """
+import argus
+import argus.language as al
+
+
+@argus.kernel(num_warps=1)
+def squares(x: al.Tensor[al.bfloat16, "M N"], out: al.Tensor[al.float32, "M"], ROWS: al.constexpr):
+    M, N = x.shape
+    first = al.grid(al.cdiv(M, ROWS)) * ROWS
+    total = al.zeros((ROWS,), al.float32)
+    for k0 in al.pipelined(0, N, 8, stages=3):
+        tile = al.load(al.stage(x[first : first + ROWS, k0 : k0 + 8], boundary_check=(0, 1))).to(al.float32)
+        total += al.sum(tile * tile, axis=1)
+    al.store(out[first : first + ROWS], total, boundary_check=(0,))
+"""
+
+
+def test_a_tile_of_less_than_a_run_goes_through_registers() -> None:
+    def remarks(rows: int) -> list[str]:
+        options = Options(target="gfx942", constexprs={"ROWS": rows})
+        kernel = compile.lower(compile.elaborate(SourceFile("squares.py", SQUARES), "squares", options), "gfx942")
+        return [f"{r.message}; {r.help}" for r in kernel.remarks]
+
+    (remark,) = remarks(1)
+    assert "runs of 256 bytes" in remark and "the tile a multiple" in remark
+    assert not remarks(16)
 
 
 def test_pipeline_through_registers() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from argus.backend import build as backend
-from argus.backend.artifact import SERIALISED, Resources
+from argus.backend.artifact import SERIALISED, SPILLED, Resources
 from argus.backend.cache import DiskCache
 from argus.backend.cuda import toolchain
 from argus.backend.remarks import _CAUSES, remarks
@@ -51,7 +52,7 @@ KERNEL = lower(elaborate(SourceFile("k.py", RIGHT), "fill", Options("cpu")), "cp
 def test_a_log_becomes_warnings() -> None:
     found = remarks(KERNEL, toolchain.parse_resources(LOG))
     assert [(d.code, d.severity, d.verdict) for d in found] == [
-        (SERIALISED, Severity.WARNING, None), ("registers-spilled", Severity.WARNING, None)
+        (SERIALISED, Severity.WARNING, None), (SPILLED, Severity.WARNING, None)
     ]  # fmt: skip
     assert "too few registers" in found[0].message
     assert "insufficient register resources" in found[0].notes[0].message
@@ -123,3 +124,17 @@ def test_a_call_that_builds_warns_once(tmp_path: Path) -> None:
         built = source.executable(Options("cpu"))
     assert [d["code"] for d in built.report["diagnostics"]] == [SERIALISED]
     assert source.executable(Options("cpu")).report == built.report  # from the cache, without a warning
+
+
+@pytest.mark.parametrize(("spilled", "warned"), [(64, 1), (60, 0)])
+def test_a_call_that_builds_warns_of_many_spilled_bytes(
+    spilled: int, warned: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(backend, "_compile", lambda *_: (b"", Resources(32, 0, spilled)))
+    source = CachedSource(KernelSource("fill", SourceFile("k.py", RIGHT)), DiskCache(tmp_path))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        built = source.executable(Options("cpu"))
+    assert [d["code"] for d in built.report["diagnostics"]] == [SPILLED]
+    assert [w.category for w in caught] == [SpeedWarning] * warned
+    assert all(f"{spilled} bytes of each thread of `fill`" in str(w.message) for w in caught)
