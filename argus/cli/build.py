@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from argus import compile
 from argus.backend.artifact import Artifact
 from argus.cli.common import PROVED, bad_input, err, out, progress, unwritable, worst, write_file
 from argus.cli.jobs import Job, ProgramJob, jobs, program_jobs, verify, with_kernels
-from argus.diagnostic import ToolchainError
+from argus.diagnostic import Severity, ToolchainError
 from argus.frontend.decorator import KernelSource
 from argus.ir.target import TARGETS
 from argus.render import diagnostic_json, diagnostics_text, outcome_text
@@ -78,14 +79,14 @@ def _build_artifact(explicit: compile.ExplicitKernel, report: Report) -> Artifac
     except ToolchainError as error:
         if any(d.code != "compiler-missing" for d in error.diagnostics):
             raise
-        err().print(diagnostics_text(error.diagnostics), end="")
+        err().print(diagnostics_text(replace(d, severity=Severity.WARNING) for d in error.diagnostics), end="")
         err().print("source only")
         return compile.build(explicit, report, machine_code=False)
 
 
 def _write(artifact: Artifact, folder: Path) -> list[Path]:
     """Write the source, the machine code if there is any, and last the report. Each file is written whole or not at
-    all."""
+    all. Machine code of an earlier build never stays beside a newer source."""
     stem = f"{artifact.kernel.name}.{artifact.target}"
     text, binary = _SUFFIXES[TARGETS[artifact.target].vendor]
     files = {f"{stem}{text}": _source(artifact).encode()}
@@ -94,6 +95,8 @@ def _write(artifact: Artifact, folder: Path) -> list[Path]:
     files[f"{stem}.json"] = (json.dumps(_resources(artifact, list(files)), indent=2) + "\n").encode()
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        if artifact.binary is None:
+            (folder / f"{stem}{binary}").unlink(missing_ok=True)
     except OSError as error:
         raise unwritable(folder, error) from error
     for name, content in files.items():

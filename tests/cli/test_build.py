@@ -41,6 +41,18 @@ def test_writes_source_machine_code_and_report(target: str, suffixes: tuple[str,
     assert sorted(p.name for p in (folder / "out").iterdir()) == sorted([*report["files"], f"fill.{target}.json"])
 
 
+def test_without_a_compiler_the_source_alone_is_written(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "out").mkdir()
+    (folder / "out" / "fill.gfx942.co").write_bytes(b"of an earlier build")
+    monkeypatch.setenv("ARGUS_CLANG", str(folder / "clang"))
+    assert main(["build", "k.py::fill", "--target", "gfx942", "-o", "out"]) == 0
+    said = capsys.readouterr().err
+    assert "warning[compiler-missing]" in said and "source only" in said and "error[" not in said
+    assert sorted(p.name for p in (folder / "out").iterdir()) == ["fill.gfx942.hip", "fill.gfx942.json"]
+
+
 def test_refuses_what_is_not_proved(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["build", "k.py::spill", "--target", "cpu", "-o", "out"]) == 1
     assert not (folder / "out").exists()
