@@ -12,7 +12,6 @@ from itertools import permutations
 from argus.ir.expr import OPERATORS
 from argus.verify.model.isl import UnionMap, UnionSet
 from argus.verify.model.translator import NonAffine
-from argus.verify.values.conditions import Conditions, decided
 from argus.verify.values.contributions import Loads
 from argus.verify.values.extrema import without_high_places
 from argus.verify.values.functions import FLIPPED, Compared, compared, described, negated
@@ -31,7 +30,6 @@ class Atoms(Products):
 
     def __init__(self, builder: TermBuilder, loads: Loads | None = None) -> None:
         super().__init__(builder, loads)
-        self._conditions = Conditions(builder.model)
         self._parted: Counter[tuple[Term, Term]] = Counter()
 
     def operands(self, op: str, mine: Term, wanted: Term, scope: Scope) -> None:
@@ -81,7 +79,7 @@ class Atoms(Products):
                 raise Mismatch(f"{described(mine)} where the specification has {described(wanted)}")
 
     def _applied(self, mine: Apply, wanted: Apply, scope: Scope) -> None:
-        equal = self._conditions.same(mine, scope.path, wanted, scope.other)
+        equal = self.builder.conditions.same(mine, scope.path, wanted, scope.other)
         if equal is not None:
             wrong = scope.roots.subtract(equal)
             if wrong.is_empty():
@@ -120,7 +118,7 @@ class Atoms(Products):
             self._parted[mine, wanted] += 1
             if self._parted[mine, wanted] > _MOST_PARTED:
                 raise
-            inside, rest = decided(self.model, one.test, one.path.intersect_domain(scope.roots))
+            inside, rest = self.builder.conditions.decided(one.test, one.path.intersect_domain(scope.roots))
             try:
                 if rest:
                     for holds in (True, False):
@@ -165,7 +163,7 @@ class Atoms(Products):
             case _ if not scope.roots.is_subset(path.domain()):
                 return None  # nothing wrote it at some roots
             case _:
-                inside, rest = decided(self.model, test, path.intersect_domain(scope.roots))
+                inside, rest = self.builder.conditions.decided(test, path.intersect_domain(scope.roots))
                 if not rest:
                     return True if scope.roots.is_subset(inside) else False if inside.is_empty() else None
                 here = Given(test, path, True, found)

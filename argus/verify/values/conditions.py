@@ -17,30 +17,29 @@ _HOLDS = {"ge": "v >= 0", "eq": "v = 0", "ne": "v != 0"}
 """When a comparison of a difference with 0 holds."""
 
 
-def decided(model: Model, test: Term, path: UnionMap) -> tuple[UnionSet, list[Term]]:
-    """Split a conjunction: return the points of `path`, {point -> instance}, at which its conditions on indices hold,
-    and its other conditions."""
-    match test:
-        case Via(along=along, term=inner):
-            inside, rest = decided(model, inner, path.apply_range(along))
-            return inside, [Via(along, each) for each in rest]
-        case Apply(op="and", args=args):
-            regions, rests = zip(*(decided(model, each, path) for each in args), strict=True)
-            return reduce(UnionSet.intersect, regions), [each for rest in rests for each in rest]
-        case _:
-            found = _difference(model, test, path)
-    if found is None or any(part.get_tuple_name(isl.dim_type.out) for part in map_parts(found[1])):
-        return path.domain(), [test]
-    holding = points(Tuple(("v",)), [_HOLDS[found[0]]]).to_union_set()
-    return found[1].intersect_range(holding).domain(), []
-
-
 class Conditions:
     """Compares conditions on integers. The form of each is found once."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
         self._found: dict[tuple[Term, str], tuple[str, UnionMap] | None] = {}
+
+    def decided(self, test: Term, path: UnionMap) -> tuple[UnionSet, list[Term]]:
+        """Split a conjunction: return the points of `path`, {point -> instance}, at which its conditions on indices
+        hold, and its other conditions."""
+        match test:
+            case Via(along=along, term=inner):
+                inside, rest = self.decided(inner, path.apply_range(along))
+                return inside, [Via(along, each) for each in rest]
+            case Apply(op="and", args=args):
+                regions, rests = zip(*(self.decided(each, path) for each in args), strict=True)
+                return reduce(UnionSet.intersect, regions), [each for rest in rests for each in rest]
+            case _:
+                found = self._seen(test, path) or _difference(self._model, test, path)
+        if found is None or any(part.get_tuple_name(isl.dim_type.out) for part in map_parts(found[1])):
+            return path.domain(), [test]
+        holding = points(Tuple(("v",)), [_HOLDS[found[0]]]).to_union_set()
+        return found[1].intersect_range(holding).domain(), []
 
     def same(self, mine: Term, path: UnionMap, wanted: Term, other: UnionMap) -> UnionSet | None:
         """Return the points at which two comparisons of integers are the same, or None if their forms do not tell."""

@@ -13,7 +13,7 @@ from argus.verify.model.flow import sink_name
 from argus.verify.model.isl import UnionMap, UnionSet, empty_set, isl, map_parts, union_of_maps, union_of_sets
 from argus.verify.model.program import Site
 from argus.verify.model.translator import NonAffine, Translator
-from argus.verify.values.conditions import decided
+from argus.verify.values.conditions import Conditions
 from argus.verify.values.data_flow import DataFlow, writes
 from argus.verify.values.positive import bounds_of, positive_scalars
 from argus.verify.values.ranges import Ranges
@@ -56,6 +56,7 @@ class TermBuilder:
         self._unrounded = unrounded
         self._ordered: TermBuilder | None = None
         self.model = data.model
+        self.conditions = Conditions(self.model)
         self.positive = positive_scalars(self.model) | positive
         self._ranges = Ranges(self.model)
         self._wrapping = Wrapping(self.model.kernel)
@@ -151,7 +152,8 @@ class TermBuilder:
         try:
             return self.data.where(site, mask), []
         except NonAffine:
-            return decided(self.model, self.of_expr(site, mask), self.model.domain(site)[0].to_union_set().identity())
+            every = self.model.domain(site)[0].to_union_set().identity()
+            return self.conditions.decided(self.of_expr(site, mask), every)
 
     def of_expr(self, site: Site, expr: Expr) -> Term:
         """Return the term of a value expression."""
