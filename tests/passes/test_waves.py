@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from argus.diagnostic import Verdict
+import argus
+from argus import compile
+from argus.diagnostic import ArgusError, Verdict
+from argus.frontend import Options
 from argus.ir.expr import Const, Coord, Param
 from argus.ir.nodes import Access, Barrier, Copy, Kernel, Shared, ThreadCopy, WaitCounts
 from argus.ir.types import float32
@@ -18,6 +23,7 @@ from argus.layout.analysis import is_injective
 from argus.passes import lower
 from argus.passes.report import LoweringError
 from argus.passes.tiles import wave_layout
+from argus.source import SourceFile
 from argus.verify import verify
 from tests.passes import kernels
 
@@ -130,3 +136,34 @@ def test_other_copies_are_refused(code: str, kernel: Kernel) -> None:
         lower(kernel, "gfx942")
     assert [d.code for d in error.value.diagnostics] == [code]
     assert error.value.diagnostics[0].help
+
+
+COPIED = """
+import argus
+import argus.language as al
+
+
+@argus.kernel
+def copied(x: al.Tensor[al.bfloat16, "64 32"], out: al.Tensor[al.bfloat16, "64 32"], SPREAD: al.constexpr):
+    block = al.grid(1)
+    tile = al.shared((64, 32), al.bfloat16)
+    al.copy(tile, x[:, :], instruction="global_load_lds", layout=al.fragment_layout(SPREAD))
+    al.s_waitcnt(vmcnt=0)
+    al.barrier()
+    al.store(out[:, :], al.load(tile))
+"""
+
+
+def test_the_layout_that_the_page_names_is_one_that_lowers() -> None:
+    page = (Path(argus.__file__).parent / "errors" / "instruction-layout.md").read_text(encoding="utf-8")
+    (spread,) = re.findall(r'al\.fragment_layout\("([^"]+)"\)`', page)
+
+    def lowered(layout: str) -> Kernel:
+        options = Options(target="gfx942", constexprs={"SPREAD": layout})
+        return compile.lower(compile.elaborate(SourceFile("copied.py", COPIED), "copied", options), "gfx942")
+
+    assert any(counted(s) for s in walk(lowered(spread).body))
+    with pytest.raises(ArgusError) as error:
+        lowered("[64x32 | t 16@1*2 4@0*16 4@0 | v 2@1 4@0*4]")
+    assert [d.code for d in error.value.diagnostics] == ["instruction-layout"]
+    assert "layout=al.fragment_layout" in (error.value.diagnostics[0].help or "")
