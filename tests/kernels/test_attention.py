@@ -216,7 +216,7 @@ def test_parts_of_the_keys(causal: bool, require_tool: Any) -> None:
     )
     out, lse = np.full((heads, m, d), 0x7FC0, np.uint16), np.full((heads, m), np.nan, np.float32)
     sizes = {"Z": heads, "P": parts, "M": m}
-    run(join, (m, heads), parts=o[0], levels=levels[0], o=out, lse=lse, **sizes)
+    run(join, (heads, m), parts=o[0], levels=levels[0], o=out, lse=lse, **sizes)
     found = torch.from_numpy(out).view(torch.bfloat16)[None], torch.from_numpy(lse)[None]
     accept(found, exact(q, k, v, causal))
 
