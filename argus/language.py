@@ -169,8 +169,6 @@ __all__ = [
 if TYPE_CHECKING:  # For a type checker, every value is a tile, and annotations carry no information.
     from typing import Annotated as Tensor
 
-    from argus.frontend.decorator import FuncSource
-
     Tile: TypeAlias = Any
     Tiles: TypeAlias = Any
     View: TypeAlias = Any
@@ -188,6 +186,7 @@ if TYPE_CHECKING:  # For a type checker, every value is a tile, and annotations 
     ProductLayouts: TypeAlias = Any
     Term: TypeAlias = Any
     Stream: TypeAlias = Any
+    FuncSource: TypeAlias = Callable[..., Any]
     constexpr: TypeAlias = Any
     float32: TypeAlias = Any
     tfloat32: TypeAlias = Any
