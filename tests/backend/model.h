@@ -244,7 +244,9 @@ inline void order(const std::string& name, const Instruction& i, const Operands&
     Bulk found{name, value(i.arguments[load ? 0 : 1], operands), operands.at(box[0]).in,
                load ? value(i.arguments[2], operands) : 0, {}, {}};
     for (std::size_t n = 1; n < box.size(); ++n) found.at.push_back(static_cast<int>(operands.at(box[n]).in));
-    for (std::size_t n = load ? 3 : 2; n < i.arguments.size(); ++n) found.rest.push_back(value(i.arguments[n], operands));
+    for (std::size_t n = load ? 3 : 2; n < i.arguments.size(); ++n)
+        if (i.arguments[n][0] == '{') for (int k : numbers(i.arguments[n])) found.rest.push_back(operands.at(k).in);
+        else found.rest.push_back(value(i.arguments[n], operands));
     bulk.push_back(found);
 }
 

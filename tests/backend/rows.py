@@ -41,15 +41,16 @@ def plain(row: CopyRow) -> str:
     return next(r.call for r in rows if all(getattr(r, name) == getattr(row, name) for name in alike))
 
 
-def with_variants(program: str) -> str:
-    """The checks, with those of each variant of an instruction: the same, of the variant's functions."""
+def with_variants(program: str, header: str) -> str:
+    """The checks, with those of each variant of an instruction that the header has: the same, of the variant's
+    functions."""
     found = [
         re.sub(rf"\b{plain(row)}(?=_if|_or|\b)|(?<=check_){plain(row)}(?=_if|_or|\b)", row.call, check).replace(
             "for_places(", "for_places_behind(" if row.reach else "for_places("
         )
         for row in INSTRUCTIONS.values()
         if row.mechanism is Mechanism.THREADS and row.call not in ("atomic", plain(row))
-        if f"check_{row.call}(" not in program
+        if f"check_{row.call}(" not in program and re.search(rf"\b{row.call}(_if|_or)?\(", header)
         for check in re.findall(_CHECK.format(plain(row)), program, re.M | re.S)
     ]
     return program.replace("int main() {", "\n".join([*found, "int main() {"]))
@@ -127,7 +128,7 @@ def run(folder: Path, compiler: str, header: str, checks: Sequence[str], flags: 
     """What the checks say of what is wrong with the text of a header, "" if nothing is."""
     (folder / "header.h").write_text(on_the_host(header), encoding="utf-8")
     named = "\n".join(f'model::checking = "{check}"; {check}' for check in dict.fromkeys(checks))
-    program = with_variants((HERE / "rows.cpp").read_text(encoding="utf-8")).replace("// CALLS", named)
+    program = with_variants((HERE / "rows.cpp").read_text(encoding="utf-8"), header).replace("// CALLS", named)
     (folder / "rows.cpp").write_text(program, encoding="utf-8")
     options = ["-std=c++17", "-O0", "-w", "-fno-strict-aliasing", *flags, f"-I{folder}", f"-I{HERE}"]
     built = subprocess.run(

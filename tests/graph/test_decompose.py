@@ -75,6 +75,8 @@ CASES: dict[str, Callable[[], None]] = {
         aten._transformer_encoder_layer_fwd.default, image(2, 3, 8), 8, 2, image(24, 8), image(24), image(8, 8),
         image(8), False, True, 1e-5, *(image(8) for _ in range(4)), image(12, 8), image(12), image(8, 12), image(8)),
     "other strides of single elements": lambda: agree(aten.as_strided.default, image(4, 6, 1), [4, 6, 1], [6, 1, 6]),
+    "a tensor written as a whole": lambda: agree(
+        aten.as_strided_scatter.default, image(4, 6), image(3, 8), [3, 8], [8, 1]),
     "sum of half": lambda: agree(aten.sum.dim_IntList, image(6, 8192, dtype=torch.bfloat16), [1], dtype=torch.float32),
     "mean of columns": lambda: agree(aten.mean.dim, image(8192, 6), [0], True),
     "mean of everything": lambda: agree(aten.mean.default, TALL),
@@ -192,7 +194,7 @@ def test_decomposition(case: str) -> None:
         lambda: stays(
             aten.convolution.default, image(1, 4, 6, 6), image(8, 4, 1, 1), None, [1], [0], [1], False, [0], 1),
         lambda: stays(  # of 16 places of the result, one in each dimension has taps
-            aten.convolution.default, image(1, 4, 6, 6), image(4, 8, 1, 1), None, [4, 4], [0, 0], [1, 1], True,
+            aten.convolution.default, image(1, 4, 6, 6), image(4, 8, 1, 1), image(8), [4, 4], [0, 0], [1, 1], True,
             [0, 0], 1),
     ],
 )  # fmt: skip

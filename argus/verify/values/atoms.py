@@ -116,7 +116,7 @@ class Atoms(Products):
             if one is None or len(scope.given) == _MOST_GIVEN or not (nested(mine) or nested(wanted)):
                 raise
             self._parted[mine, wanted] += 1
-            if self._parted[mine, wanted] > _MOST_PARTED:
+            if self._parted[mine, wanted] > 1 and self._parted.total() - len(self._parted) > _MOST_AGAIN:
                 raise
             inside, rest = self.builder.conditions.decided(one.test, one.path.intersect_domain(scope.roots))
             try:
@@ -271,8 +271,8 @@ def _kind(test: Term) -> str:
 
 _MOST_GIVEN = 2
 """The most conditions of which the cases are looked at."""
-_MOST_PARTED = 1
-"""How often two choices are compared case by case: more costs much where they are different."""
+_MOST_AGAIN = 1
+"""How often choices that were compared case by case are compared so again: it costs much where they are different."""
 _Known = list[tuple[UnionSet, float]]
 
 
