@@ -44,9 +44,8 @@ def copies_too_much(a: Factor, b: Factor) -> bool:
     batch = prod(a[0][:-2])
     read = [4 * batch * terms * size for size in (rows, columns)]
     copied = sum(2 * size for size, factor in zip(read, (a, b), strict=True) if not by_terms(*factor))
-    flops = dict(H200.matrix_flops)[32] * H200.multiprocessors * H200.clock_hz
     bytes_s = H200.memory_bytes_s
-    product = max(2 * batch * rows * terms * columns / flops, (sum(read) + 4 * batch * rows * columns) / bytes_s)
+    product = max(2 * batch * rows * terms * columns / _peak(32), (sum(read) + 4 * batch * rows * columns) / bytes_s)
     return copied / bytes_s > _MOST_COPIED * product
 
 
@@ -73,19 +72,16 @@ class WeightGradient:
 
     def _of_kernels(self) -> float:
         copies = 2 * self.read / _COPIED_BYTES_S + 2 * self.parts * _LAUNCH if self.copied else 0.0
-        rate = _DEPTHWISE if self.depthwise else _OF_PEAK[self.dims > 2] * self._peak()
+        rate = _DEPTHWISE if self.depthwise else _OF_PEAK[self.dims > 2] * _peak(self.bits)
         return copies + max(2 * self.products / rate, self.read / _READ_BYTES_S) + (1 + self.copied) * _LAUNCH
 
     def _of_library(self) -> float:
         if self.depthwise:
             return 2 * self.products / (_LIBRARY_DEPTHWISE_LAST if self.last else _LIBRARY_DEPTHWISE) + _LAUNCH
         turned = (not self.last) + (self.bits == 32)  # copies of both: TF32 needs terms that are contiguous
-        product = 2 * self.products / (_LIBRARY_OF_PEAK[self.dims > 2] * self._peak())
+        product = 2 * self.products / (_LIBRARY_OF_PEAK[self.dims > 2] * _peak(self.bits))
         copies = turned * (2 * self.read / _READ_BYTES_S + 2 * _LAUNCH)
         return copies + max(product, self.read / _READ_BYTES_S) + 2 * _LAUNCH
-
-    def _peak(self) -> float:
-        return _peak(self.bits)
 
 
 @dataclass(frozen=True)

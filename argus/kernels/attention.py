@@ -10,8 +10,9 @@ import argus.language as al
 from argus.backend.launch.evaluate import Number
 from argus.ir.types import float32
 from argus.kernels.attention_operands import checked, results_like, scale_of
-from argus.kernels.attention_scores import LN2, LOG2E, NEVER, cut, edges, odds, raise_top, score, unit_of
+from argus.kernels.attention_scores import NEVER, cut, edges, odds, raise_top, score, unit_of
 from argus.kernels.attention_tiles import AttentionShape, apart, hopper_tiles, wave_tiles
+from argus.kernels.exponentials import LN2, LOG2E
 from argus.runtime.device import target_of
 from argus.runtime.function import Function, Operator
 from argus.runtime.work import Call, Work

@@ -14,8 +14,9 @@ from argus.ir.types import DType
 from argus.kernels.attention import attention_function
 from argus.kernels.attention_backward_fused import FUSED_KEYS, fused_calls
 from argus.kernels.attention_operands import HEAD_SIZES, VECTOR, checked, rows_of_vectors, scale_of, window_of
-from argus.kernels.attention_weights import LN2, LOG2E, slope, weight
+from argus.kernels.attention_weights import key_gradient, query_gradient, value_gradient
 from argus.kernels.attention_with import attention_with_function
+from argus.kernels.exponentials import LN2, LOG2E
 from argus.kernels.rows import dtype_of, same_shape
 from argus.runtime.device import target_of
 from argus.runtime.function import Function, Operator
@@ -103,27 +104,8 @@ def attention_backward_keys(
     al.requires(M * GROUP <= 2**30)
     al.requires(scale > 0.0)
     reach = N - M if CAUSAL else N
-    al.spec(
-        dv,
-        lambda b, h, j, e: al.sum(
-            lambda g: al.sum(lambda i: weight(q, k, lse, b, h, g, i, j, reach, scale, WINDOW) * dy[b, h, g, i, e])
-        ),
-    )
-    al.spec(
-        dk,
-        lambda b, h, j, d: (
-            al.sum(
-                lambda g: al.sum(
-                    lambda i: (
-                        weight(q, k, lse, b, h, g, i, j, reach, scale, WINDOW)
-                        * slope(dy, v, delta, b, h, g, i, j)
-                        * q[b, h, g, i, d]
-                    )
-                )
-            )
-            * (scale * LN2)
-        ),
-    )
+    al.spec(dv, lambda b, h, j, e: value_gradient(q, k, dy, lse, b, h, j, e, reach, scale, WINDOW))
+    al.spec(dk, lambda b, h, j, d: key_gradient(q, k, v, dy, lse, delta, b, h, j, d, reach, scale, WINDOW))
     # Causal: the first keys of some heads, which the most rows see, come first, so that the last round is short.
     if CAUSAL:
         head, batch, place = al.grid(H, B, al.cdiv(N, BLOCK), group=HEADS, persistent=True, schedule=SCHEDULE)
@@ -192,14 +174,7 @@ def attention_backward_queries(
     al.spec(
         dq,
         lambda b, h, g, i, d: (
-            al.sum(
-                lambda j: (
-                    weight(q, k, lse, b, h, g, i, j, reach, scale, WINDOW)
-                    * slope(dy, v, delta, b, h, g, i, j)
-                    * k[b, h, j, d]
-                )
-            )
-            * (scale * LN2)
+            query_gradient(q, k, v, dy, lse, delta, b, h, g, i, d, reach, scale, WINDOW) * (scale * LN2)
         ),
     )
     # Causal: the last rows of some heads, which see the most keys, come first.

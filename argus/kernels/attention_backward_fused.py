@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import argus
 import argus.language as al
 from argus.backend.launch.evaluate import Number
-from argus.kernels.attention_weights import LN2, LOG2E, slope, weight
+from argus.kernels.attention_weights import key_gradient, query_gradient, value_gradient
+from argus.kernels.exponentials import LN2, LOG2E
 from argus.runtime.work import Call
 
 if TYPE_CHECKING:
@@ -17,14 +18,6 @@ if TYPE_CHECKING:
 FUSED_KEYS = 2048
 """Number of keys that a row sees on average from which on this is faster than a kernel for queries of their own, as
 measured on an H200. Fewer do not pay for the float32 sums."""
-
-
-@argus.func
-def pull(q, k, v, dy, lse, delta, b, h, g, i, d, reach, scale):
-    """Return the gradient of element d of row i, without the scores' scale."""
-    return al.sum(
-        lambda j: weight(q, k, lse, b, h, g, i, j, reach, scale, 0) * slope(dy, v, delta, b, h, g, i, j) * k[b, h, j, d]
-    )
 
 
 @argus.kernel(num_warps=8)
@@ -57,28 +50,9 @@ def attention_backward_blocks(
     al.requires(M * GROUP <= 2**30)
     al.requires(scale > 0.0)
     reach = N - M if CAUSAL else N
-    al.spec(
-        dv,
-        lambda b, h, j, e: al.sum(
-            lambda g: al.sum(lambda i: weight(q, k, lse, b, h, g, i, j, reach, scale, 0) * dy[b, h, g, i, e])
-        ),
-    )
-    al.spec(
-        dk,
-        lambda b, h, j, d: (
-            al.sum(
-                lambda g: al.sum(
-                    lambda i: (
-                        weight(q, k, lse, b, h, g, i, j, reach, scale, 0)
-                        * slope(dy, v, delta, b, h, g, i, j)
-                        * q[b, h, g, i, d]
-                    )
-                )
-            )
-            * (scale * LN2)
-        ),
-    )
-    al.spec(sums, lambda b, h, g, d, i: pull(q, k, v, dy, lse, delta, b, h, g, i, d, reach, scale))
+    al.spec(dv, lambda b, h, j, e: value_gradient(q, k, dy, lse, b, h, j, e, reach, scale, 0))
+    al.spec(dk, lambda b, h, j, d: key_gradient(q, k, v, dy, lse, delta, b, h, j, d, reach, scale, 0))
+    al.spec(sums, lambda b, h, g, d, i: query_gradient(q, k, v, dy, lse, delta, b, h, g, i, d, reach, scale, 0))
     if CAUSAL:
         head, batch, place = al.grid(H, B, al.cdiv(N, BLOCK), group=HEADS, persistent=True)
     else:

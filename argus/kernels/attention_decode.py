@@ -14,8 +14,9 @@ from argus.ir.machine import H200
 from argus.ir.types import DType
 from argus.kernels.attention import attention_combine, room_of
 from argus.kernels.attention_operands import EIGHT_BITS, HEAD_SIZES, check_scales, results, scale_of
-from argus.kernels.attention_scores import LN2, LOG2E, NEVER, raise_top
+from argus.kernels.attention_scores import NEVER, raise_top
 from argus.kernels.dispatch import clamped
+from argus.kernels.exponentials import LN2, LOG2E
 from argus.kernels.rows import dtype_of, same_rank, same_shape
 from argus.runtime.device import target_of
 from argus.runtime.function import Function, Operator

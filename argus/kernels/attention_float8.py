@@ -12,8 +12,9 @@ from argus.diagnostic import LaunchError
 from argus.ir.types import DTYPES, DType, float16
 from argus.kernels.attention import programs
 from argus.kernels.attention_operands import HEAD_SIZES, scale_of
-from argus.kernels.attention_scores import LN2, LOG2E, NEVER, raise_top
+from argus.kernels.attention_scores import NEVER, raise_top
 from argus.kernels.blockwise import multiplied
+from argus.kernels.exponentials import LN2, LOG2E
 from argus.kernels.rows import dtype_of, same_rank, same_shape
 from argus.runtime.device import target_of
 from argus.runtime.function import Function, Operator

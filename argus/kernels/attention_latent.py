@@ -12,7 +12,8 @@ from argus.diagnostic import LaunchError
 from argus.ir.types import DType
 from argus.kernels.attention_decode import MOST_QUERIES, MOST_ROWS, check_index, decode, in_parts
 from argus.kernels.attention_operands import scale_of
-from argus.kernels.attention_scores import LOG2E, NEVER
+from argus.kernels.attention_scores import NEVER
+from argus.kernels.exponentials import LOG2E
 from argus.kernels.rows import dtype_of, same_rank, same_shape
 from argus.runtime.device import target_of
 from argus.runtime.function import Function, Operator

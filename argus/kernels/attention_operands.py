@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from argus.backend.launch.evaluate import Number
 from argus.diagnostic import LaunchError
 from argus.ir.types import DType
-from argus.kernels.attention_scores import LOG2E
+from argus.kernels.exponentials import LOG2E
 from argus.kernels.rows import dtype_of, same_shape
 
 if TYPE_CHECKING:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argus
 import argus.language as al
+from argus.kernels.exponentials import LN2, LOG2E
 
 NEVER = -float("inf")
-LN2 = 0.6931471805599453
-LOG2E = 1.4426950408889634
 
 
 @argus.func

@@ -16,7 +16,8 @@ from argus.backend.launch.evaluate import Number
 from argus.diagnostic import LaunchError
 from argus.ir.types import DType
 from argus.kernels.attention_operands import HEAD_SIZES, scale_of
-from argus.kernels.attention_scores import LN2, LOG2E, NEVER, raise_top
+from argus.kernels.attention_scores import NEVER, raise_top
+from argus.kernels.exponentials import LN2, LOG2E
 from argus.kernels.rows import dtype_of, same_rank, same_shape
 from argus.kernels.sorting import tiles
 from argus.runtime.device import target_of

@@ -15,7 +15,7 @@ from argus.ir.types import DType
 from argus.kernels.attention_backward import attention_backward_rows, tiles_for
 from argus.kernels.attention_operands import scale_of
 from argus.kernels.attention_varlen import checked_varlen, cut_sequences, varlen_function
-from argus.kernels.attention_weights import LN2, LOG2E
+from argus.kernels.exponentials import LN2, LOG2E
 from argus.kernels.rows import dtype_of, same_shape
 from argus.kernels.sorting import tiles
 from argus.runtime.function import Function, Operator

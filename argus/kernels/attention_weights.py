@@ -1,12 +1,10 @@
-"""The weights of attention and their gradients, in specifications of the backward pass."""
+"""The weights of attention and the gradients of its operands, in specifications of the backward pass."""
 
 from __future__ import annotations
 
 import argus
 import argus.language as al
-
-LN2 = 0.6931471805599453
-LOG2E = 1.4426950408889634
+from argus.kernels.exponentials import LN2
 
 
 @argus.func
@@ -22,3 +20,35 @@ def weight(q, k, lse, b, h, g, i, j, reach, scale, WINDOW):
 def slope(dy, v, delta, b, h, g, i, j):
     """Return the gradient of that weight, relative to `delta`, the mean of the row."""
     return al.sum(lambda e: dy[b, h, g, i, e] * v[b, h, j, e]) - delta[b, h, g, i]
+
+
+@argus.func
+def value_gradient(q, k, dy, lse, b, h, j, e, reach, scale, WINDOW):
+    """Return the gradient of element e of value j."""
+    return al.sum(
+        lambda g: al.sum(lambda i: weight(q, k, lse, b, h, g, i, j, reach, scale, WINDOW) * dy[b, h, g, i, e])
+    )
+
+
+@argus.func
+def key_gradient(q, k, v, dy, lse, delta, b, h, j, d, reach, scale, WINDOW):
+    """Return the gradient of element d of key j."""
+    return al.sum(
+        lambda g: al.sum(
+            lambda i: (
+                weight(q, k, lse, b, h, g, i, j, reach, scale, WINDOW)
+                * slope(dy, v, delta, b, h, g, i, j)
+                * q[b, h, g, i, d]
+            )
+        )
+    ) * (scale * LN2)
+
+
+@argus.func
+def query_gradient(q, k, v, dy, lse, delta, b, h, g, i, d, reach, scale, WINDOW):
+    """Return the gradient of element d of row i, without the scores' scale."""
+    return al.sum(
+        lambda j: (
+            weight(q, k, lse, b, h, g, i, j, reach, scale, WINDOW) * slope(dy, v, delta, b, h, g, i, j) * k[b, h, j, d]
+        )
+    )

@@ -12,8 +12,9 @@ from argus.backend.launch.evaluate import Number
 from argus.diagnostic import LaunchError
 from argus.kernels.attention import attend, attention_forward
 from argus.kernels.attention_operands import checked, results_like, scale_of, window_of
-from argus.kernels.attention_scores import LOG2E, NEVER
+from argus.kernels.attention_scores import NEVER
 from argus.kernels.attention_tiles import AttentionShape, hopper_tiles
+from argus.kernels.exponentials import LOG2E
 from argus.kernels.rows import dtype_of, same_shape
 from argus.runtime.device import target_of
 from argus.runtime.function import Function, Operator

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import argus
 import argus.language as al
-
-LOG2E = 1.4426950408889634
+from argus.kernels.exponentials import LOG2E
 
 
 @argus.func

@@ -8,6 +8,7 @@ import argus
 import argus.language as al
 from argus.backend.launch.evaluate import Number
 from argus.ir.types import DType
+from argus.kernels.exponentials import LOG2E
 from argus.kernels.rows import dtype_of, matrix, same_rank, same_shape, spread, step_of, vector
 from argus.runtime.function import Function, Operator
 from argus.runtime.work import Call, Work
@@ -15,7 +16,6 @@ from argus.runtime.work import Call, Work
 if TYPE_CHECKING:
     import torch
 
-LOG2E = 1.4426950408889634
 LOWEST = -3.4028234e38  # of float32
 LONGEST = 6144
 """Largest number of elements of a row that stays in the registers of 4 warps. A longer row passes through them, _EACH

@@ -10,6 +10,7 @@ import argus.language as al
 from argus.backend.launch.evaluate import Number
 from argus.ir.types import DType
 from argus.kernels.cross_entropy import losses_function
+from argus.kernels.exponentials import LOG2E
 from argus.kernels.rows import dtype_of, matrix, same_rank, same_shape, tiled
 from argus.runtime.function import Function, Operator
 from argus.runtime.work import Call, Work
@@ -17,8 +18,6 @@ from argus.torch.gradient import attach
 
 if TYPE_CHECKING:
     import torch
-
-LOG2E = 1.4426950408889634
 
 
 @argus.kernel

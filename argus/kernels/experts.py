@@ -16,18 +16,11 @@ from __future__ import annotations
 
 import argus
 import argus.language as al
+from argus.kernels.exponentials import root
 
-MINUS_LOG2E = -1.4426950408889634
 SQRT_HALF = 0.7071067811865476
 LIMIT = 7.0  # of `clamped_swiglu`
 SLOPE = 1.702
-
-
-@argus.func
-def root(x):
-    """Return a root whose square is the sigmoid of x. The reciprocal root is one instruction, and a division takes ten
-    times as long."""
-    return al.rsqrt(1.0 + al.exp2(x * MINUS_LOG2E))
 
 
 @argus.func

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import argus
 import argus.language as al
-from argus.kernels.experts import LIMIT, MINUS_LOG2E, SLOPE, SQRT_HALF, root, swiglu
+from argus.kernels.experts import LIMIT, SLOPE, SQRT_HALF, swiglu
+from argus.kernels.exponentials import MINUS_LOG2E, root
 
 DENSITY = 0.3989422804014327  # of the normal distribution at 0
 

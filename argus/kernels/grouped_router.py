@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import argus
 import argus.language as al
-from argus.kernels.topk import HIGHEST, LOG2E, LOWEST, number
+from argus.kernels.exponentials import LOG2E
+from argus.kernels.topk import HIGHEST, LOWEST, number
 
 LEAST = 1e-30
 """What a sum of scores is at least: sigmoids may all be 0."""

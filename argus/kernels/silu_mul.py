@@ -8,6 +8,7 @@ import argus
 import argus.language as al
 from argus.backend.launch.evaluate import Number
 from argus.ir.types import DType
+from argus.kernels.exponentials import root
 from argus.kernels.rows import columns, dtype_of, matrix, same_shape, shaped, tiled
 from argus.runtime.function import Function, Operator
 from argus.runtime.work import Call, Work
@@ -15,14 +16,6 @@ from argus.torch.gradient import attach
 
 if TYPE_CHECKING:
     import torch
-
-MINUS_LOG2E = -1.4426950408889634
-
-
-@argus.func
-def root(x):
-    """Return a root whose square is the sigmoid of x."""
-    return al.rsqrt(1.0 + al.exp2(x * MINUS_LOG2E))
 
 
 @argus.kernel

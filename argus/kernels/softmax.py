@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import argus
 import argus.language as al
 from argus.backend.launch.evaluate import Number
+from argus.kernels.exponentials import LOG2E
 from argus.kernels.rows import LEAST_AROUND, around, columns, dtype_of, fitting, matrix, shaped, step_of
 from argus.kernels.steps import arrived, bring, columns_of, found_by_all
 from argus.runtime.function import Function, Operator
@@ -15,7 +16,6 @@ from argus.runtime.work import Call, Work
 if TYPE_CHECKING:
     import torch
 
-LOG2E = 1.4426950408889634
 LONGEST = 16384  # elements of a row in registers: of longer ones too few blocks fit a multiprocessor
 _FEW = 3072  # elements of a row that is short enough for threads of fewer vectors than _HELD
 _HELD = (5, 6)  # vectors of an odd row in a thread: few threads meet at barriers

@@ -14,6 +14,7 @@ import argus.language as al
 from argus.backend.launch.evaluate import Number
 from argus.diagnostic import LaunchError
 from argus.ir.types import DType
+from argus.kernels.exponentials import LOG2E
 from argus.kernels.rows import columns, dtype_of, matrix
 from argus.runtime.device import target_of
 from argus.runtime.function import Function, Operator
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 LOWEST = -2147483647 - 1  # of int32
 HIGHEST = 2147483647
-LOG2E = 1.4426950408889634
 MOST_COLUMNS = 512
 MOST_TAKEN = 16
 HALVES = ("bfloat16", "float16")

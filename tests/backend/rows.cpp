@@ -425,61 +425,53 @@ UPDATE(atomic_minimum, x < y ? x : y)
 // ---- the copy engine: one lane gives the order, of the map, the tile, the mbarrier and the coordinates that it was given
 
 #if __CUDA_ARCH__ >= 900
-template <class F> void orders(const std::string& kind, bool one_lane, bool barrier, std::vector<std::uint64_t> rest, F run) {
+/// Expect that `give(rank, map)`, called by each lane, gives one order of `kind`, which ends with the words `rest(rank)`.
+template <class Rest, class Give>
+void orders_of_ranks(int first, const std::string& kind, bool one_lane, bool barrier, Rest rest, Give give) {
     static const TensorMap map{};
-    for (int rank = 2; rank <= 5; ++rank)
+    const std::vector<int> at{7, -1, 5, 3, 2};
+    for (int rank = first; rank <= 5; ++rank)
         for (threadIdx.x = 32; threadIdx.x < 64; ++threadIdx.x) {
             model::bulk.clear();
-            switch (rank) {
-                case 2: run(map, 7, -1); break;
-                case 3: run(map, 7, -1, 5); break;
-                case 4: run(map, 7, -1, 5, 3); break;
-                default: run(map, 7, -1, 5, 3, 2);
-            }
+            give(rank, map);
             if (one_lane && threadIdx.x % 32) {
                 expect(model::bulk.empty(), "more than one lane gives an order");
                 continue;
             }
             expect(model::bulk.size() == 1, "no order is given");
             const model::Bulk& found = model::bulk[0];
-            const std::vector<int> at{7, -1, 5, 3, 2};
             expect(found.name == std::string(kind).replace(kind.find("RANK"), 4, std::to_string(rank) + "d"), found.name.c_str());
             expect(found.tile == model::SHARED + 128 && found.map == reinterpret_cast<std::uintptr_t>(&map), "tile or map");
             expect(found.barrier == (barrier ? model::SHARED + 512 : 0), "mbarrier");
             expect(found.at == std::vector<int>(at.begin(), at.begin() + rank), "coordinates");
-            expect(found.rest == rest, "blocks or policy");
+            expect(found.rest == rest(rank), "offsets, blocks or policy");
         }
     threadIdx.x = 0;
+}
+template <class F> void orders(const std::string& kind, bool one_lane, bool barrier, std::vector<std::uint64_t> rest, F run) {
+    orders_of_ranks(2, kind, one_lane, barrier, [&](int) { return rest; }, [&](int rank, const TensorMap& map) {
+        switch (rank) {
+            case 2: return run(map, 7, -1);
+            case 3: return run(map, 7, -1, 5);
+            case 4: return run(map, 7, -1, 5, 3);
+            default: return run(map, 7, -1, 5, 3, 2);
+        }
+    });
 }
 const std::string LOAD = "cp.async.bulk.tensor.RANK.shared::cluster.global.tile.mbarrier::complete_tx::bytes";
 #define GIVES(...) [](const TensorMap& map, auto... at) { __VA_ARGS__(model::SHARED, 128, 512, map, at...); }
 void check_tma_load() { orders(LOAD, true, true, {}, GIVES(tma_load)); }
 void check_tma_load_im2col() {  // The coordinates of a column are followed by the offsets of its place.
-    static const TensorMap map{};
-    const std::vector<int> at{7, -1, 5, 3, 2};
     const std::vector<std::uint64_t> offsets{1, 2, 4};
-    for (int rank = 3; rank <= 5; ++rank)
-        for (threadIdx.x = 32; threadIdx.x < 64; ++threadIdx.x) {
-            model::bulk.clear();
-            switch (rank) {
-                case 3: tma_load_im2col(model::SHARED, 128, 512, map, 7, -1, 5, 1); break;
-                case 4: tma_load_im2col(model::SHARED, 128, 512, map, 7, -1, 5, 3, 1, 2); break;
-                default: tma_load_im2col(model::SHARED, 128, 512, map, 7, -1, 5, 3, 2, 1, 2, 4);
-            }
-            if (threadIdx.x % 32) {
-                expect(model::bulk.empty(), "more than one lane gives an order");
-                continue;
-            }
-            expect(model::bulk.size() == 1, "no order is given");
-            const model::Bulk& found = model::bulk[0];
-            const std::string name = "cp.async.bulk.tensor." + std::to_string(rank) + "d";
-            expect(found.name == name + ".shared::cluster.global.im2col.mbarrier::complete_tx::bytes", found.name.c_str());
-            expect(found.tile == model::SHARED + 128 && found.map == reinterpret_cast<std::uintptr_t>(&map), "tile or map");
-            expect(found.barrier == model::SHARED + 512, "mbarrier");
-            expect(found.at == std::vector<int>(at.begin(), at.begin() + rank), "coordinates");
-            expect(found.rest == std::vector<std::uint64_t>(offsets.begin(), offsets.begin() + rank - 2), "offsets");
+    const auto rest = [&](int rank) { return std::vector<std::uint64_t>(offsets.begin(), offsets.begin() + rank - 2); };
+    orders_of_ranks(3, "cp.async.bulk.tensor.RANK.shared::cluster.global.im2col.mbarrier::complete_tx::bytes", true, true, rest,
+                    [](int rank, const TensorMap& map) {
+        switch (rank) {
+            case 3: return tma_load_im2col(model::SHARED, 128, 512, map, 7, -1, 5, 1);
+            case 4: return tma_load_im2col(model::SHARED, 128, 512, map, 7, -1, 5, 3, 1, 2);
+            default: return tma_load_im2col(model::SHARED, 128, 512, map, 7, -1, 5, 3, 2, 1, 2, 4);
         }
-    threadIdx.x = 0;
+    });
 }
 void check_tma_load_once() { orders(LOAD + ".L2::cache_hint", true, true, {1}, GIVES(tma_load_once)); }
 void check_tma_load_multicast() {

@@ -129,14 +129,14 @@ class _Comparison:
 
     def _constant(self, name: str) -> bool:
         """Return True if the known facts leave one value of a parameter."""
-        facts = self.model.context.possible
+        known = self.model.context.possible
         others = [n for n in self.model.translator.parameters if n != name]
         for other in others:
-            at = facts.find_dim_by_name(isl.dim_type.param, other)
+            at = known.find_dim_by_name(isl.dim_type.param, other)
             if at >= 0:
-                facts = facts.project_out(isl.dim_type.param, at, 1)
-        at = facts.find_dim_by_name(isl.dim_type.param, name)
-        return at >= 0 and bool(facts.move_dims(isl.dim_type.set, 0, isl.dim_type.param, at, 1).is_singleton())
+                known = known.project_out(isl.dim_type.param, at, 1)
+        at = known.find_dim_by_name(isl.dim_type.param, name)
+        return at >= 0 and bool(known.move_dims(isl.dim_type.set, 0, isl.dim_type.param, at, 1).is_singleton())
 
     # ------------------------------------------------------------------ two launches
 
