@@ -35,6 +35,7 @@ from argus.graph.phases import store_in_turns
 from argus.graph.picked import pick_before_softmax
 from argus.graph.pooled import pool_by_rows
 from argus.graph.prove import Outcome, ProofRequest, Proofs, stored
+from argus.graph.provers import Provers
 from argus.graph.replay import replayed
 from argus.graph.report import Entry, Graph, Report, estimated, measure
 from argus.graph.row import NotExpressible
@@ -76,29 +77,35 @@ class Backend:
         from torch._functorch.partitioners import min_cut_rematerialization_partition
 
         chosen, owner = Options.of(options, mode), owner_of_trace()
-        gm = keep_channels_last(gm)
-        call_library(gm)
-        compiled = partial(self.compiled, options=chosen, owner=owner, given=len(example))
-        return aot_autograd(
-            fw_compiler=partial(compiled, name="forward"),
-            bw_compiler=partial(compiled, name="backward"),
-            inference_compiler=partial(compiled, name="inference"),
-            decompositions=decompositions(),
-            partition_fn=min_cut_rematerialization_partition,
-        )(gm, example)
+        provers = Provers(chosen.workers)
+        compiled = partial(self.compiled, options=chosen, owner=owner, given=len(example), provers=provers)
+        with provers:
+            if self.survey is None or self.survey.prove:
+                provers.start_early()
+            gm = keep_channels_last(gm)
+            call_library(gm)
+            return aot_autograd(
+                fw_compiler=partial(compiled, name="forward"),
+                bw_compiler=partial(compiled, name="backward"),
+                inference_compiler=partial(compiled, name="inference"),
+                decompositions=decompositions(),
+                partition_fn=min_cut_rematerialization_partition,
+            )(gm, example)
 
     def compiled(
-        self, gm: torch.fx.GraphModule, example: Sequence[Any], *, name: str, options: Options, owner: Any, given: int
-    ) -> Callable[..., Any]:
+        self, gm: torch.fx.GraphModule, example: Sequence[Any], *, name: str, options: Options, owner: Any, given: int,
+        provers: Provers,
+    ) -> Callable[..., Any]:  # fmt: skip
         """Compile a graph of ATen operators. `given` is the number of inputs of the graph that Dynamo traced."""
         from torch._functorch._aot_autograd.utils import make_boxed_func
 
-        compilation = _Compilation(gm, options, self.generator, self.survey)
+        compilation = _Compilation(gm, options, self.generator, self.survey, provers)
         result = gm
-        if self.survey is None:
-            result = compilation.run()
-        else:
-            compilation.look()
+        with provers:
+            if self.survey is None:
+                result = compilation.run()
+            else:
+                compilation.look()
         call, note = make_boxed_func(result.forward), ""
         if options.cudagraphs and self.survey is None:
             call, note = replayed(gm, call, example, name, given)
@@ -124,8 +131,9 @@ _Good = tuple[Group, KernelText]
 
 class _Compilation:
     def __init__(
-        self, gm: torch.fx.GraphModule, options: Options, generator: Generator | None, survey: Survey | None
-    ) -> None:
+        self, gm: torch.fx.GraphModule, options: Options, generator: Generator | None, survey: Survey | None,
+        provers: Provers,
+    ) -> None:  # fmt: skip
         fold_numbers(gm)
         fold_constants(gm)
         multiply_groups(gm)
@@ -135,7 +143,8 @@ class _Compilation:
         pool_by_rows(gm)
         pick_before_softmax(gm)
         store_in_turns(gm, lambda node: is_read_by_boxes(node, _target(node, survey)))
-        self.gm, self.options, self.generator, self.survey = gm, options, generator, survey
+        self.gm, self.options, self.generator, self.survey, self.provers = gm, options, generator, survey, provers
+        self.texts: dict[Any, KernelText] = {}
         self.refused: dict[Any, str] = {}
         self.verdicts: dict[Any, str] = {}
         self.comparisons: dict[str, str] = {}
@@ -186,12 +195,12 @@ class _Compilation:
     def unproved(self, good: Sequence[_Good]) -> list[tuple[Group, Outcome]]:
         """Return the groups whose kernels are not proved, or whose specifications differ from PyTorch on small tensors.
         Both are found at the same time."""
-        proofs = Proofs([order(t, self.target(g)) for g, t in good] if self.proves else (), self.options.workers)
+        proofs = Proofs([order(t, self.target(g)) for g, t in good] if self.proves else (), self.provers)
         try:
             unlike = self.compared(good)
             outcomes = proofs.outcomes() if self.proves else [Outcome("proved")] * len(good)
         except BaseException:
-            proofs.stop()
+            self.provers.stop()
             raise
         return [(g, u or o) for (g, _), o, u in zip(good, outcomes, unlike, strict=True) if u or o.verdict != "proved"]
 
@@ -209,12 +218,19 @@ class _Compilation:
         wrong = []
         for group in groups:
             try:
-                texts.append(generate(group, self.target(group), self.generator))
+                texts.append(self.text(group))
             except (Mismatch, NotExpressible, LaunchError) as error:
                 texts.append(None)
                 reason = error.diagnostics[0].message if isinstance(error, LaunchError) else str(error)
                 wrong.append((group, Outcome("left", reason)))
         return texts, wrong
+
+    def text(self, group: Group) -> KernelText:
+        """Return the kernel of a group. Groups that a new partition leaves as they were keep their kernels."""
+        key = (tuple(group.nodes), group.outputs, tuple(group.reads.items()), group.widened)
+        if key not in self.texts:
+            self.texts[key] = generate(group, self.target(group), self.generator)
+        return self.texts[key]
 
     def divide(self, group: Group, outcome: Outcome) -> None:
         """Forbid a group that is not proved as one kernel: cut it in two, or leave a single operator to PyTorch."""

@@ -7,18 +7,9 @@ cache entry is damaged is proved again.
 
 from __future__ import annotations
 
-import json
-import os
-import pickle
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
-from multiprocessing import get_context
 from pathlib import Path
 
 from argus.backend.cache import DiskCache, Entry, cache_key
@@ -27,6 +18,7 @@ from argus.diagnostic import ArgusError, Diagnostic, Severity, Verdict
 from argus.environment import cache_directory
 from argus.frontend.decorator import KernelSource
 from argus.frontend.options import Options
+from argus.graph.provers import Provers
 from argus.runtime.executable import CachedSource
 from argus.source import SourceFile
 from argus.tuning.progress import progress
@@ -64,11 +56,11 @@ class Outcome:
 class Proofs:
     """Proofs of kernels, which begin when this is made and run beside the caller in processes of their own.
 
-    Kernels that are in the cache are not proved again. `workers`: number of processes, by default one for each core. A
-    few kernels are proved in the caller's process, when it asks for their outcomes."""
+    Kernels that are in the cache are not proved again. A single kernel is proved in the caller's process, when it asks
+    for the outcomes, unless `provers` already run."""
 
-    def __init__(self, orders: Sequence[ProofRequest], workers: int | None = None) -> None:
-        self.orders, self.found = orders, dict[int, Outcome]()
+    def __init__(self, orders: Sequence[ProofRequest], provers: Provers) -> None:
+        self.orders, self.provers, self.found = orders, provers, dict[int, Outcome]()
         places: dict[tuple[str, str, str], list[int]] = {}
         for place, order in enumerate(orders):
             known = _known(order)
@@ -79,8 +71,10 @@ class Proofs:
                 places.setdefault(key, []).append(place)
         self.places = list(places.values())
         self.wanted = [orders[p[0]] for p in self.places]
-        cores = workers or len(os.sched_getaffinity(0))
-        self.process = _started(self.wanted, cores) if cores > 1 and len(self.wanted) >= _SIDE_BY_SIDE else None
+        least = _SIDE_BY_SIDE if provers.process is None else 1
+        self.beside = provers.workers > 1 and len(self.wanted) >= least
+        if self.beside:
+            provers.ask(self.wanted)
 
     def outcomes(self) -> list[Outcome]:
         """Return the outcome of each order. A terminal shows a progress bar meanwhile."""
@@ -91,29 +85,25 @@ class Proofs:
         return [self.found[place] for place in range(len(self.orders))]
 
     def _made(self) -> Iterator[tuple[int, Outcome]]:
-        """Yield the number and the outcome of each kernel that is not in the cache. If a process dies, each kernel
-        without an outcome gets a process of its own."""
-        if self.process is None:
+        """Yield the number and the outcome of each kernel that is not in the cache. If a process dies, the kernels
+        without an outcome are asked for one by one."""
+        if not self.beside:
             yield from enumerate(map(prove, self.wanted))
             return
         left = set(range(len(self.wanted)))
-        for number, outcome in _printed(self.process):
+        for number, verdict, reason in self.provers.answers(len(left)):
             left.discard(number)
-            yield number, outcome
+            yield number, Outcome(verdict, reason)
         for number in sorted(left):
-            outcomes = [outcome for _, outcome in _printed(_started([self.wanted[number]], 1))]
-            yield number, outcomes[0] if outcomes else Outcome(Verdict.UNKNOWN.value, "the proving process ended early")
-
-    def stop(self) -> None:
-        """End the processes, whose outcomes nobody needs."""
-        if self.process is not None:
-            os.killpg(self.process.pid, signal.SIGKILL)
-            self.process.communicate()
+            self.provers.ask([self.wanted[number]])
+            answers = [Outcome(verdict, reason) for _, verdict, reason in self.provers.answers(1)]
+            yield number, answers[0] if answers else Outcome(Verdict.UNKNOWN.value, "the proving process ended early")
 
 
 def prove_all(orders: Sequence[ProofRequest], workers: int | None = None) -> list[Outcome]:
     """Return the outcome of each request (see `Proofs`)."""
-    return Proofs(orders, workers).outcomes()
+    with Provers(workers) as provers:
+        return Proofs(orders, provers).outcomes()
 
 
 def prove(order: ProofRequest) -> Outcome:
@@ -138,44 +128,6 @@ def stored(order: ProofRequest) -> Path | None:
     except OSError:
         return None
     return path
-
-
-def main() -> int:
-    """Prove the orders on standard input in several processes, and print a line for each outcome.
-
-    The compiler is loaded once, before the processes are forked."""
-    orders, workers = pickle.load(sys.stdin.buffer)
-    import argus.compile  # noqa: F401
-
-    with ProcessPoolExecutor(min(workers, len(orders)), get_context("fork")) as pool:
-        running = {pool.submit(prove, order): number for number, order in enumerate(orders)}
-        for done in as_completed(running):
-            outcome = done.result()
-            print(json.dumps([running[done], outcome.verdict, outcome.reason]), flush=True)
-    return 0
-
-
-def _started(orders: Sequence[ProofRequest], workers: int) -> subprocess.Popen[bytes]:
-    """Start a process that proves the orders by so many others, which can be ended together."""
-    path = [os.path.abspath(entry) for entry in sys.path]
-    text = f"import sys; sys.path[:] = {path!r}; from argus.graph.prove import main; sys.exit(main())"
-    command, pipe = [sys.executable, "-c", text], subprocess.PIPE
-    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, start_new_session=True)
-    assert process.stdin is not None
-    with suppress(BrokenPipeError):
-        process.stdin.write(pickle.dumps((list(orders), workers)))
-        process.stdin.close()
-    return process
-
-
-def _printed(process: subprocess.Popen[bytes]) -> Iterator[tuple[int, Outcome]]:
-    """Yield the outcomes that a process prints until it ends."""
-    with process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            with suppress(ValueError, TypeError):  # whatever else a compiler prints
-                number, verdict, reason = json.loads(line)
-                yield number, Outcome(verdict, reason)
 
 
 def _known(order: ProofRequest) -> Outcome | None:

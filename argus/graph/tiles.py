@@ -9,9 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from argus.graph.layout import LEFT, PARALLEL, PLACE, REDUCED, RIGHT, Axis, Layout, Param
 from argus.graph.space import Mismatch
+
+if TYPE_CHECKING:
+    from argus.kernels.product_tile import ProductShape
+    from argus.kernels.product_tile import Tile as LibraryTile
 
 MOST_HELD = 8192
 """Largest number of elements of a row that the registers of a block hold, in addition to the values computed from
@@ -173,7 +179,6 @@ def _measured(
     """Return the tile that the machine's model expects to be the fastest. Return None if sizes are known only at run
     time."""
     from argus.kernels.product_tile import ProductShape
-    from argus.kernels.tile_times import ranked
 
     if target != "sm_90a" or not all(isinstance(a.extent, int) for a in layout.axes):
         return None
@@ -194,13 +199,22 @@ def _measured(
         bulk_out=made.strides[-1] == 1 and made.axes[-1] is columns, residual=beside,
         loaded=loaded if bulk else 0,
     )  # fmt: skip
+    tile = _fastest(problem)
+    if tile is None:
+        return None
+    sizes = (tile.block_m, tile.block_n, tile.block_k, tile.stages)
+    return ProductTile(rows, columns, depth, grid, *sizes, True, tile.num_warps, tile.producers)
+
+
+@lru_cache(maxsize=256)
+def _fastest(problem: ProductShape) -> LibraryTile | None:
+    """Return the fastest tile of the library that the generator has a kernel for."""
+    from argus.kernels.tile_times import ranked
+
     for tile, _ in ranked(problem):
         plain = not (tile.swapped or tile.part or tile.packed or tile.shift) and tile.cluster == 1
         if plain and tile.schedule == "rows":
-            return ProductTile(
-                rows, columns, depth, grid, tile.block_m, tile.block_n, tile.block_k, tile.stages, True,
-                tile.num_warps, tile.producers,
-            )  # fmt: skip
+            return tile
     return None
 
 

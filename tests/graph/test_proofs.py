@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ torch = pytest.importorskip("torch")
 
 from argus.graph import prove  # noqa: E402
 from argus.graph.prove import ProofRequest, prove_all  # noqa: E402
+from argus.graph.provers import Answer, Provers  # noqa: E402
 from tests.graph.compiled import compiled, taken  # noqa: E402
 
 TEXT = """
@@ -84,18 +86,45 @@ def test_processes_of_their_own_say_the_same(own_cache: Path) -> None:
 
 def test_kernels_of_a_process_that_died_are_proved_one_by_one(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One kernel of three makes the process die. The others are proved nevertheless."""
-    started: list[list[ProofRequest]] = []
+    asked: list[list[ProofRequest]] = []
 
-    def printed(orders: list[ProofRequest]) -> Any:
-        started.append(orders)
-        if not any("3.0" in order.text for order in orders):
-            yield 0, prove.Outcome("proved")
+    def ask(_: Provers, orders: Sequence[ProofRequest]) -> None:
+        asked.append(list(orders))
 
-    monkeypatch.setattr(prove, "_started", lambda orders, _: orders)
-    monkeypatch.setattr(prove, "_printed", printed)
+    def answers(_: Provers, number: int) -> Iterator[Answer]:
+        if not any("3.0" in order.text for order in asked[-1]):
+            yield 0, "proved", ""
+
+    monkeypatch.setattr(Provers, "ask", ask)
+    monkeypatch.setattr(Provers, "answers", answers)
     outcomes = prove_all([order(TEXT.replace("2.0", f"{factor}.0")) for factor in (2, 3, 4)], 2)
     assert [o.verdict for o in outcomes] == ["proved", "unknown", "proved"] and "ended early" in outcomes[1].reason
-    assert [len(orders) for orders in started] == [3, 1, 1, 1]
+    assert [len(orders) for orders in asked] == [3, 1, 1, 1]
+
+
+def test_a_process_that_dies_ends_the_answers_and_another_one_is_started(own_cache: Path) -> None:
+    with Provers(2) as provers:
+        provers.start()
+        first = provers.process
+        assert first is not None
+        first.kill()
+        assert list(provers.answers(1)) == [] and provers.process is None
+        provers.ask([order()])
+        assert list(provers.answers(1)) == [(0, "proved", "")]
+        second = provers.process
+        provers.ask([order()])
+        assert list(provers.answers(1)) == [(0, "proved", "")] and provers.process is second
+    assert second is not None and second.poll() is not None and provers.process is None
+
+
+def test_processes_start_before_they_are_needed_only_if_there_are_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Provers, "start", lambda self: setattr(self, "process", "started"))
+    found = {}
+    for workers in (1, 2, 3, 16):
+        provers = Provers(workers)
+        provers.start_early()
+        found[workers] = provers.process is not None
+    assert found == {1: False, 2: False, 3: True, 16: True}
 
 
 def test_layers_of_the_same_structure_share_a_proof(own_cache: Path, counted: list[str]) -> None:
