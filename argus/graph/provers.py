@@ -11,7 +11,7 @@ import pickle
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -87,17 +87,16 @@ class Provers:
 
 def _started(workers: int) -> subprocess.Popen[bytes]:
     path = [os.path.abspath(entry) for entry in sys.path]
-    text = f"import sys; sys.path[:] = {path!r}; from argus.graph.provers import main; sys.exit(main({workers}))"
+    imports = "from argus.graph.prove import prove; from argus.graph.provers import main"
+    text = f"import sys; sys.path[:] = {path!r}; {imports}; sys.exit(main(prove, {workers}))"
     command, pipe = [sys.executable, "-c", text], subprocess.PIPE
     return subprocess.Popen(
         command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, start_new_session=True, pipesize=_PIPE
     )
 
 
-def main(workers: int) -> int:
+def main(prove: Callable[[Any], Any], workers: int) -> int:
     """Prove the lists of requests on standard input in several processes, and print a line for each answer."""
-    from argus.graph.prove import prove
-
     _load_compiler()
     with ProcessPoolExecutor(workers, get_context("fork")) as pool, suppress(EOFError):
         while True:
