@@ -6,6 +6,7 @@ Modules of benchmarks are imported when their command runs, because many of them
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -214,7 +215,7 @@ def _trust(a: Arguments) -> Results:
 def _agents(a: Arguments) -> Results:
     from benchmarks import optimized
 
-    return optimized.run(a.kernel or (), a.minutes, a.folder, a.audit)
+    return optimized.run(a.kernel or (), a.minutes, a.folder, a.audit, a.prepare)
 
 
 def _repairs(a: Arguments) -> Results:
@@ -227,7 +228,8 @@ def _stitched(a: Arguments) -> Results:
     from benchmarks import stitched
 
     levels = tuple(map(int, a.levels.split(",")))
-    return stitched.run(a.root, a.folder, levels, a.only or (), a.every, a.attempts, a.seconds)
+    how = stitched.How(a.folder, a.attempts, a.jobs, time.monotonic() + a.seconds, a.prepare)
+    return stitched.run(how, a.root, levels, a.only or (), a.every)
 
 
 def _invariants(a: Arguments) -> Results:
@@ -313,13 +315,16 @@ COMMANDS = (
         _repeated("--kernel", "this one only; can be repeated", "NAME"),
         _option("--minutes", "of each kernel", float, "M", default=5.0),
         _folder(None, "the runs are kept there, and go on from there"),
-        _option("--audit", "time N texts that the model rejected", int, "N", default=0))),
+        _option("--audit", "time N texts that the model rejected", int, "N", default=0),
+        _flag("--prepare", "without a GPU, prove and build what is tried first, for the cache"))),
     Command("repairs", "mutants that are repaired from their counterexamples", _repairs, (
         *_sample(8, 5.0, 3600.0, "build/repairs"),
         _option("--steps", "candidates that may be tried for a mutant", int, default=24))),
     Command("stitched", "KernelBench through `argus optimize reference.py`", _stitched, (
         *_PROBLEMS, _option("--every", "one of so many problems", int, "N", default=10),
         _option("--attempts", "other numbers that are tried for a kernel", int, default=3),
+        _option("--jobs", "problems at a time; one of them is timed", int, default=1),
+        _option("--prepare", "only prove and build for this target, without a GPU", default=""),
         _seconds(3600.0, "begin no problem after so long"), _folder("build/stitched", "the runs are kept there"))),
     Command("invariants", "mutants that synthesised invariants catch, beside the authors'", _invariants,
             _sample(24, 60.0, 3600.0, "build/invariants")),

@@ -72,17 +72,20 @@ CASES = (
 )
 
 
-def run(names: Sequence[str], minutes: float, folder: Path | None, audit: int = 0) -> Results:
+def run(names: Sequence[str], minutes: float, folder: Path | None, audit: int = 0, prepare: bool = False) -> Results:
     """Optimise each naive kernel for some minutes, and time the best text in turns with the kernel that ships.
 
-    `audit`: the number of texts that are timed of those that the model rejected.
+    `audit`: the number of texts that are timed of those that the model rejected. `prepare`: without a GPU, only prove
+    and build, for the cache, what the search tries where the performance model tells times.
     """
-    needs_gpu("optimized")
+    if not prepare:
+        needs_gpu("optimized")
     rows: list[dict[str, Cell]] = []
     with tempfile.TemporaryDirectory(prefix="argus-optimized-") as temporary:
         for case in CASES:
             if not names or case.name in names:
-                rows.append(_row(case, minutes, (folder or Path(temporary)) / case.name, audit))
+                where = (folder or Path(temporary)) / case.name
+                rows.append(_prepared(case, minutes, where) if prepare else _row(case, minutes, where, audit))
                 print(rows[-1], flush=True)
     shares = [float(row["share"]) for row in rows if isinstance(row["share"], float)]
     early, useless = (sum(int(row[key] or 0) for row in rows) for key in ("rejected early", "wrong or slower"))
@@ -94,21 +97,36 @@ def run(names: Sequence[str], minutes: float, folder: Path | None, audit: int = 
     return Results("Naive kernels made faster", rows, (note,), summary)
 
 
-def _row(case: Case, minutes: float, where: Path, audit: int) -> dict[str, Cell]:
+_COLUMNS = ("kernel", "naive us", "best us", "shipped us", "share", "candidates", "looked at", "wrong or slower",
+            "rejected early", "of these tried", "rightly rejected")  # fmt: skip
+
+
+def _prepared(case: Case, minutes: float, where: Path) -> dict[str, Cell]:
+    one = Run(_problem(case), Folder(where), Limits(minutes, built=True), _told)
+    return {**dict.fromkeys(_COLUMNS), "kernel": case.name, "candidates": len(one.go().trials) - 1}
+
+
+def _told(_: object, line: str) -> None:
+    print(f"  {line[:240]}", flush=True)
+
+
+def _problem(case: Case) -> Problem:
     text = (FOLDER / "kernels" / f"{case.name}.py").read_text(encoding="utf-8")
-    problem = problem_of(SourceFile(f"{case.name}.py", text), case.name, "sm_90a", case.sizes)
-    folder = Folder(where)
-    one = Run(problem, folder, Limits(minutes), lambda _, line: print(f"  {line[:240]}", flush=True))
+    return problem_of(SourceFile(f"{case.name}.py", text), case.name, "sm_90a", case.sizes)
+
+
+def _row(case: Case, minutes: float, where: Path, audit: int) -> dict[str, Cell]:
+    problem, folder = _problem(case), Folder(where)
+    one = Run(problem, folder, Limits(minutes), _told)
     state = one.go()
     write(folder, problem, state)
     said: Any = as_json(folder, problem, state)
     best, shipped = _times(case, problem, folder.text(state.best))
     audited, rightly = one.audit(audit) if audit else (0, 0)
-    return {"kernel": case.name, "naive us": state.trials[0].us, "best us": best * 1e6, "shipped us": shipped * 1e6,
-            "share": shipped / best, "candidates": len(state.trials) - 1, "looked at": sum(state.looked.values()),
-            "wrong or slower": said["wrong_or_slower"],
-            "rejected early": said["rejected_before_compilation"], "of these tried": audited,
-            "rightly rejected": rightly}  # fmt: skip
+    cells = (case.name, state.trials[0].us, best * 1e6, shipped * 1e6, shipped / best, len(state.trials) - 1,
+             sum(state.looked.values()), said["wrong_or_slower"], said["rejected_before_compilation"], audited,
+             rightly)  # fmt: skip
+    return dict(zip(_COLUMNS, cells, strict=True))
 
 
 def _times(case: Case, problem: Problem, text: str) -> tuple[float, float]:

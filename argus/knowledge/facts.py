@@ -5,11 +5,10 @@ A profile adds facts that only a proof, a model or a run knows. Clauses of entri
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 
 from argus import compile
 from argus.backend.launch.evaluate import Number
-from argus.diagnostic import Diagnostic
 from argus.frontend import Options
 from argus.frontend.surface import Binary, Call, Name, Subscript
 from argus.ir.nodes import Kernel
@@ -120,12 +119,12 @@ def facts_of_shape(explicit: Kernel, sizes: Mapping[str, Number]) -> dict[str, F
             "bound": found.bound.replace(" ", "-")}  # fmt: skip
 
 
-def facts_of_profile(findings: Sequence[Diagnostic]) -> dict[str, Fact]:
-    """Count the performance warnings of a proof."""
+def facts_of_profile(codes: Iterable[str]) -> dict[str, Fact]:
+    """Count the performance warnings among the codes of a proof's findings."""
     counts: dict[str, Fact] = dict.fromkeys(_OF_PROFILE, 0)
-    for finding in findings:
-        if finding.code in _CODES:
-            counts[_CODES[finding.code]] = int(counts[_CODES[finding.code]]) + 1
+    for code in codes:
+        if code in _CODES:
+            counts[_CODES[code]] = int(counts[_CODES[code]]) + 1
     return counts
 
 
@@ -136,4 +135,5 @@ def facts_of(
     explicit = compile.lower(compile.elaborate(source, name, options), options.target)
     report = compile.verify(explicit)
     shape = {"threads": explicit.num_threads} if sizes is None else facts_of_shape(explicit, sizes)
-    return {**facts_of_text(source.text, name, options.target), **shape, **facts_of_profile(report.diagnostics)}
+    profile = facts_of_profile(finding.code for finding in report.diagnostics)
+    return {**facts_of_text(source.text, name, options.target), **shape, **profile}

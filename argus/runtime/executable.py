@@ -130,6 +130,12 @@ class CachedSource:
         entry = self._cache().get(self._key("executable", _built_with(options)))
         return None if entry is None else _executable(entry, self.text.file)
 
+    def keep(self, options: Options, compiled: Any) -> Executable:
+        """Put a kernel that the caller proved and built, an `argus.compile.Compiled`, into the cache; return it."""
+        entry = _entry(compiled)
+        self._cache().put(self._key("executable", _built_with(options)), entry)
+        return _executable(entry, self.text.file)
+
     def _cache(self) -> DiskCache:
         return DiskCache(cache_directory()) if self.cache is None else self.cache
 

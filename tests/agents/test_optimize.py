@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import math
 import xml.etree.ElementTree as ET
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from argus.agents.optimize import Folder, Limits, Planner, Run, State, Trial, problem_of, write
+from argus.agents.optimize import Folder, Limits, Planner, Run, State, Trial, examine, problem_of, write
 from argus.agents.optimize import run as running
 from argus.agents.optimize.ahead import Node
+from argus.agents.optimize.alone import alone
 from argus.agents.optimize.examine import Examined
 from argus.agents.optimize.looked import counts, sample
 from argus.agents.optimize.moves import TUNE, moves
 from argus.agents.optimize.planner import context_of
 from argus.agents.optimize.report import history, rejected
 from argus.cli import main
-from argus.diagnostic import ArgusError
+from argus.diagnostic import ArgusError, Diagnostic, Verdict
 from argus.knowledge import facts_of_text
+from argus.runtime.executable import CachedSource
 from argus.source import SourceFile
+from argus.verify.report import Report
 
 KERNELS = Path(__file__).parents[2] / "argus" / "knowledge" / "kernels"
 SIZES = {"M": 1024, "N": 1024, "K": 1024}
@@ -161,3 +166,41 @@ def test_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: py
     assert found["steps"] == 1 and found["timed_on"] == "model" and Path(found["best"]).is_file()
     assert main(["optimize", *where, "--size", "M=64"]) == 2  # the folder is of other sizes
     assert "choose another folder" in capsys.readouterr().err
+
+
+def test_what_the_cache_has_is_not_proved_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a proof counts there: a kernel whose author accepts what is unknown is proved in full, or refused."""
+    problem = problem_of(source("scaled_rows"), "scaled_rows", "cpu", {"M": 8, "N": 64})
+    finding = {"code": "bank-conflicts"}
+    kept = SimpleNamespace(report={"verdict": "proved", "diagnostics": [finding, finding]})
+    monkeypatch.setattr(CachedSource, "cached", lambda *_: kept)
+    with monkeypatch.context() as changed:
+        changed.setattr(examine.compile, "verify", lambda *_: pytest.fail("proved again"))
+        found = examine.examine(problem, problem.text)
+    assert found.refused == "" and found.facts["bank_conflicts"] == 2
+    kept.report["verdict"] = "unknown"
+    unknown = Diagnostic("spec-mismatch", "nobody knows", verdict=Verdict.UNKNOWN)
+    report = Report("scaled_rows", Verdict.UNKNOWN, (unknown,), (), 0.0, ())
+    monkeypatch.setattr(examine.compile, "verify", lambda *_: report)
+    assert examine.examine(problem, problem.text).refused == "prove"
+
+
+def test_a_device_is_timed_on_by_one_run_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ARGUS_CACHE_DIR", str(tmp_path))
+
+    def taken() -> bool:
+        with next(tmp_path.glob("timing-cuda-0.lock")).open("a") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                return True
+        return False
+
+    with alone("cuda:0"):
+        assert taken()
+        with alone("cuda:1"):  # another device is free
+            pass
+    assert not taken()
+    monkeypatch.setenv("ARGUS_CACHE_DIR", "/proc/nowhere")
+    with alone("cuda:0"):  # nothing can be locked: the run goes on
+        pass

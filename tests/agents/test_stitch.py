@@ -12,7 +12,7 @@ import pytest
 from argus import compile
 from argus.agents.optimize import Folder
 from argus.agents.optimize.service import Answer
-from argus.agents.stitch import Choice, Limits, loop, stitch
+from argus.agents.stitch import Choice, Limits, loop, prepare, stitch
 from argus.agents.stitch.loop import predicted, ranked
 from argus.agents.stitch.reference import Reference
 from argus.agents.stitch.tuned import Item, key_of, neighbours, read, stored
@@ -188,6 +188,32 @@ def test_no_numbers_are_tried_twice(
     found = stitch(tmp_path / "reference.py", "cpu", Folder(tmp_path / "run"), Limits(attempts=2, minutes=minutes))
     assert len(asked) == len(set(asked)) == drafts, asked
     assert found.best_us == 100.0 / (1 + drafts)
+
+
+def test_what_was_prepared_is_not_ranked_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel, asked = item("cpu"), list[dict[str, object]]()
+    made = {"key": kernel.key, "name": kernel.name, "text": kernel.text, "target": "cpu", "sizes": {},
+            "constants": dict(kernel.now.constants), "warps": kernel.now.warps}  # fmt: skip
+
+    def ask(self: object, request: dict[str, object], limit_s: float, fatal: bool = True) -> dict[str, object]:
+        asked.append(request)
+        return {"us": 100.0, "items": [made]}
+
+    ranks = [Choice({"BLOCK": 128}, 4), Choice({"BLOCK": 512}, 4)]
+    monkeypatch.setattr(loop._Loop, "_ask", ask)
+    monkeypatch.setattr(loop, "ranked", lambda item, over, tried: ranks)
+    folder, limits = Folder(tmp_path / "run"), Limits(attempts=1, replans=0)
+    assert prepare(tmp_path / "reference.py", "cpu", folder, limits) == 1
+    assert [request["choices"] for request in asked] == [{}, {kernel.key: {"constants": {"BLOCK": 128}, "warps": 4}}]
+    monkeypatch.setattr(loop, "ranked", lambda *_: pytest.fail("ranked again"))
+    before = asked.copy()
+    stitch(tmp_path / "reference.py", "cpu", folder, limits)
+    drafts = [request["choices"] for request in asked[len(before):] if "choices" in request]
+    assert drafts == [request["choices"] for request in before]
+    (folder.path / "plan.json").write_text('{"half of a pl')
+    monkeypatch.setattr(loop, "ranked", lambda item, over, tried: ranks[1:])
+    found = stitch(tmp_path / "reference.py", "cpu", folder, limits)
+    assert any("BLOCK = 512" in step for step in found.steps)  # a damaged plan is made again
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from argus import compile
 from argus.agents.imported import foreign
 from argus.agents.optimize.problem import Problem, admits
 from argus.agents.task import changed_task, specialised
-from argus.diagnostic import ArgusError, Diagnostic, Verdict
+from argus.diagnostic import ArgusError, Diagnostic, Verdict, VerificationError
 from argus.frontend.decorator import KernelSource
 from argus.ir.nodes import Kernel
 from argus.ir.text import print_kernel
@@ -19,6 +19,7 @@ from argus.knowledge import Fact, facts_of_profile, facts_of_shape, facts_of_tex
 from argus.runtime.executable import CachedSource
 from argus.tuning.model import MODELS, estimate
 from argus.tuning.work import work_of
+from argus.verify.report import Report
 
 STAGES = ("parse", "task", "lower", "model", "emit", "prove", "build", "run", "compare", "time")
 """The stages that may refuse a candidate, in order. Nothing is compiled to machine code before "build"."""
@@ -111,19 +112,41 @@ def examine(problem: Problem, text: str, best_us: float | None = None, *, build:
     except ArgusError as error:
         return _refused("emit", error.diagnostics, us)
     try:
+        codes = _built(problem, text, explicit) if build else _proved(explicit)
+    except VerificationError as error:
+        return _refused("prove", error.diagnostics, us)
+    except ArgusError as error:
+        _insist_on_room()
+        return _refused("build", error.diagnostics, us)
+    return Examined("", "", "", us, found.facts | facts_of_profile(codes), found.specialised)
+
+
+def _proved(explicit: compile.ExplicitKernel) -> list[str]:
+    """Prove a kernel, and return the codes of the findings. Raises `VerificationError` unless all of it is proved."""
+    return [d.code for d in _report(explicit).diagnostics]
+
+
+def _report(explicit: compile.ExplicitKernel) -> Report:
+    try:
         report = compile.verify(explicit)
     except ArgusError as error:
-        return _refused("prove", error.diagnostics, us)
+        raise VerificationError(*error.diagnostics) from error
     if report.verdict is not Verdict.PROVED:
-        return _refused("prove", report.diagnostics, us)
-    facts = found.facts | facts_of_profile(report.diagnostics)
-    if build:
-        try:
-            CachedSource(KernelSource(problem.name, problem.source(text))).executable(problem.options)
-        except ArgusError as error:
-            _insist_on_room()
-            return _refused("build", error.diagnostics, us)
-    return Examined("", "", "", us, facts, found.specialised)
+        raise VerificationError(*report.diagnostics)
+    return report
+
+
+def _built(problem: Problem, text: str, explicit: compile.ExplicitKernel) -> list[str]:
+    """Prove a kernel, and then build it, unless the cache has both. Return the codes of the findings.
+
+    Only what is proved is compiled: a kernel that a decorator accepts without a proof does not count.
+    """
+    source = CachedSource(KernelSource(problem.name, problem.source(text)))
+    known = source.cached(problem.options)
+    if known is None or known.report["verdict"] != Verdict.PROVED.value:
+        report = _report(explicit)
+        known = source.keep(problem.options, compile.Compiled(compile.build(explicit, report), report))
+    return [str(finding["code"]) for finding in known.report["diagnostics"]]
 
 
 def _insist_on_room() -> None:

@@ -45,11 +45,16 @@ Show = Callable[[State, str], None]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of a run: total minutes, candidates, and processes that examine at a time."""
+    """The limits of a run: total minutes, candidates, and processes that examine at a time.
+
+    `built`: kernels are also built where the performance model tells times. With the same build cache, a run on the
+    device then neither proves nor builds them again.
+    """
 
     minutes: float = 5.0
     steps: int = 1000
     workers: int = field(default_factory=lambda: max(1, len(os.sched_getaffinity(0))))
+    built: bool = False
 
 
 class Run:
@@ -295,7 +300,7 @@ class Run:
     # ------------------------------------------------------------------ processes
 
     def _examined(self, worker: Worker, text: str, best_us: float | None) -> Examined:
-        build = self.timed_on != "model"
+        build = self.limits.built or self.timed_on != "model"
         try:
             answer = self._asked(worker, {"text": text, "best_us": best_us, "build": build})
         except WorkerLost as error:

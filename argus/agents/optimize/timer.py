@@ -14,6 +14,7 @@ from typing import Any
 
 from argus import from_text
 from argus.agents.contract import written
+from argus.agents.optimize.alone import alone
 from argus.agents.optimize.problem import Problem
 from argus.agents.optimize.service import Answer, serve
 from argus.ir.nodes import Kernel, Scalar, Tensor
@@ -40,8 +41,10 @@ class Timer:
         """
         problem = Problem(**request["problem"])
         kernel = problem.kernel()
-        steps = {"build": self._build, "time": self._time, "run": self._run}
-        return steps[request["step"]](problem, kernel, request)
+        if request["step"] == "build":
+            return self._build(problem, kernel, request)
+        with alone(request["device"]):
+            return (self._time if request["step"] == "time" else self._run)(problem, kernel, request)
 
     def _build(self, problem: Problem, kernel: Kernel, request: Answer) -> Answer:
         import torch

@@ -22,7 +22,7 @@ from typing import Any
 from argus import compile
 from argus.agents.optimize.folder import Folder
 from argus.agents.optimize.service import Worker, WorkerLost
-from argus.agents.stitch.tuned import Choice, Item, neighbours, read, stored
+from argus.agents.stitch.tuned import Choice, Item, key_of, neighbours, read, stored
 from argus.diagnostic import ArgusError, Diagnostic, Verdict
 from argus.frontend import Options
 from argus.source import SourceFile
@@ -38,6 +38,7 @@ _PLENTY = 0.95
 _LOOKED, _PROVED = 64, 3
 """Number of choices of a kernel that the model ranks, and number of these that are tried; twice as many are proved."""
 _MOST_PROCESSES = 16
+_PLAN = "plan.json"
 
 Show = Callable[[str], None]
 Over = Callable[[Callable[[Choice], Any], Iterable[Choice]], Iterable[Any]]
@@ -45,12 +46,14 @@ Over = Callable[[Callable[[Choice], Any], Iterable[Choice]], Iterable[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Attempts for each kernel of the plan, plans after the first one, kernels of a plan, and minutes in all."""
+    """Attempts for each kernel of the plan, plans after the first one, kernels of a plan, minutes in all, and processes
+    that rank and prove choices."""
 
     attempts: int = 3
     replans: int = 2
     kernels: int = 4
     minutes: float = math.inf
+    workers: int = field(default_factory=lambda: min(_MOST_PROCESSES, len(os.sched_getaffinity(0))))
 
 
 @dataclass(slots=True)
@@ -78,14 +81,14 @@ class _Loop:
         self.seed = secrets.randbelow(2**31)
         self._pool: ProcessPoolExecutor | None = None
         self._tried: dict[str, list[Choice]] = {}
+        self._plan = _plan_of(folder)
         self._end = time.monotonic() + 60 * limits.minutes
 
     def _over(self, work: Callable[[Choice], Any], choices: Iterable[Choice]) -> Iterable[Any]:
-        """Do the work for each choice, in processes if there are several processors."""
-        count = min(_MOST_PROCESSES, len(os.sched_getaffinity(0)))
-        if count < 4:  # a process takes seconds to start
+        """Do the work for each choice, in processes if there may be several."""
+        if self.limits.workers < 4:  # a process takes seconds to start
             return map(work, choices)
-        self._pool = self._pool or ProcessPoolExecutor(count, get_context("spawn"))
+        self._pool = self._pool or ProcessPoolExecutor(self.limits.workers, get_context("spawn"))
         return self._pool.map(work, choices)
 
     def close(self) -> None:
@@ -123,7 +126,7 @@ class _Loop:
         """
         idle, item = 0, replace(item, now=self.found.choices.get(item.key, item.now))
         tried = self._tried.setdefault(item.key, [])
-        for choice in ranked(item, self._over, tried)[: self.limits.attempts]:
+        for choice in self._candidates(item, tried):
             if time.monotonic() > self._end:
                 return
             tried.append(choice)
@@ -134,6 +137,26 @@ class _Loop:
             idle = 0 if self.found.best_us < before else idle + 1
             if idle == 2:
                 return
+
+    def _candidates(self, item: Item, tried: Sequence[Choice]) -> list[Choice]:
+        """Return the choices to try next. What was ranked is kept in the folder, so no run ranks it again."""
+        before = {str(number): choice for number, choice in enumerate(tried)}
+        place = key_of(stored({item.key: item.now, **before}))
+        if place not in self._plan:
+            self._plan[place] = [asdict(c) for c in ranked(item, self._over, tried)]
+            self.folder.write(_PLAN, json.dumps(self._plan, indent=1))
+        return [Choice(**c) for c in self._plan[place]][: self.limits.attempts]
+
+    def prepare(self, target: str) -> int:
+        """Prove and build what the first plan would try, without a device. Return the number of kernels."""
+        asked = {"survey": str(self.path), "target": target}
+        items = [_item(data) for data in self._ask({**asked, "choices": {}}, _DRAFT_S)["items"]]
+        todo = sorted(items, key=lambda i: -i.seconds)[: self.limits.kernels]
+        self._say(f"plan 1: {', '.join(i.name for i in todo) or 'nothing to do'}")
+        for item in todo:
+            for choice in self._candidates(item, ()):
+                self._ask({**asked, "choices": {item.key: asdict(choice)}}, _DRAFT_S, fatal=False)
+        return len(items)
 
     def _draft(self, choices: dict[str, Choice], what: str = "draft") -> list[Item]:
         """Compile, compare and time the model with some choices; keep them if they are the fastest."""
@@ -168,6 +191,15 @@ class _Loop:
         self.found.steps.append(line)
         self.folder.log(line)
         self.show(line)
+
+
+def _plan_of(folder: Folder) -> dict[str, list[dict[str, Any]]]:
+    """Return what earlier runs in a folder ranked; nothing if the file is missing or damaged."""
+    try:
+        plan = json.loads((folder.path / _PLAN).read_text(encoding="utf-8"))
+        return {place: [asdict(Choice(**c)) for c in choices] for place, choices in plan.items()}
+    except (OSError, ValueError, TypeError, AttributeError):
+        return {}
 
 
 def _item(data: dict[str, Any]) -> Item:
@@ -231,3 +263,18 @@ def stitch(path: Path, device: str, folder: Folder, limits: Limits | None = None
             loop.close()
         folder.write("report.json", json.dumps(found.as_json(), indent=1))
         return found
+
+
+def prepare(path: Path, target: str, folder: Folder, limits: Limits | None = None,
+            show: Show = lambda line: None) -> int:  # fmt: skip
+    """Prove and build the first draft of a model and what its first plan would try, for a target that may be elsewhere.
+
+    `stitch` in the same folder, with the same build cache, then needs the device only to compare and time. Returns the
+    number of kernels. Raises `ArgusError` for a file that is no such model.
+    """
+    with folder.locked():
+        loop = _Loop(path, target, folder, limits or Limits(), show)
+        try:
+            return loop.prepare(target)
+        finally:
+            loop.close()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from argus import compile
+from argus.agents.optimize.alone import alone
 from argus.agents.optimize.compare import difference
 from argus.agents.optimize.service import Answer, serve
 from argus.agents.stitch.tuned import Choice, generator, key_of
@@ -35,23 +36,47 @@ class Reference:
         self._device = "cpu"
 
     def handle(self, request: Answer) -> Answer:
-        """Answer {"load": path, "device"}, or {"choices", "seed", "options"}, with times in microseconds."""
+        """Answer {"load": path, "device"}, or {"choices", "seed", "options"}, with times in microseconds.
+
+        {"survey": path, "target", "choices"} proves and builds the kernels of a model that runs nowhere.
+        """
         import torch
 
         with torch.no_grad():
+            if "survey" in request:
+                return self._surveyed(torch, request)
             if "load" in request:
                 return self._load(torch, Path(request["load"]), request["device"])
             return self._compiled(torch, request)
 
     def _load(self, torch: Any, path: Path, device: str) -> Answer:
-        spec = spec_from_file_location("reference", path)
-        assert spec is not None and spec.loader is not None
-        self._module, self._device = module_from_spec(spec), device
-        spec.loader.exec_module(self._module)
+        self._module, self._device = _module(path), device
         torch.manual_seed(0)
         self._model = self._module.Model(*self._module.get_init_inputs()).eval().to(device)
-        inputs = self._inputs(torch, 0)
-        return {"us": self._us(lambda: self._model(*inputs))}
+        with alone(device):
+            inputs = self._inputs(torch, 0)
+            return {"us": self._us(lambda: self._model(*inputs))}
+
+    def _surveyed(self, torch: Any, request: Answer) -> Answer:
+        """Return the kernels of a model of tensors without contents. They are proved and built, for the cache."""
+        from torch._subclasses.fake_tensor import FakeTensorMode
+
+        from argus.graph.backend import Survey
+
+        module, target, noted = _module(Path(request["survey"])), request["target"], dict[str, Answer]()
+        backend = self._backend(noted, request["choices"], target, Survey(target))
+        torch._dynamo.reset()
+        with FakeTensorMode(allow_non_fake_inputs=True):
+            model = module.Model(*module.get_init_inputs()).eval()
+            torch.compile(model, backend=backend, dynamic=False)(*module.get_inputs())
+        return {"items": list(noted.values())}
+
+    def _backend(self, noted: dict[str, Answer], choices: Answer, target: str, survey: Any = None) -> Any:
+        """Return the compiler's backend with some choices, which notes the kernels that it makes."""
+        from argus.graph.backend import Backend
+
+        chosen = {key: Choice(**value) for key, value in choices.items()}
+        return Backend(generator(chosen, lambda group, key, now: _note(noted, group, key, now, target)), survey)
 
     def _inputs(self, torch: Any, seed: int, factor: float = 1.0) -> list[Any]:
         torch.manual_seed(seed)
@@ -70,32 +95,19 @@ class Reference:
         return do_bench(call, _WARMUP_MS, _REP_MS, device=self._device.partition(":")[0]) * 1e3
 
     def _compiled(self, torch: Any, request: Answer) -> Answer:
-        from argus.graph.backend import Backend
-
-        noted: dict[str, Answer] = {}
-        choices = {key: Choice(**value) for key, value in request["choices"].items()}
-        backend = Backend(generator(choices, lambda group, key, now: self._note(noted, group, key, now)))
-        torch._dynamo.reset()
-        call = torch.compile(self._model, backend=backend, dynamic=False, options=request["options"])
-        inputs = self._inputs(torch, 0)
-        call(*inputs)
-        said = self._difference(torch, call, int(request["seed"]))
-        if said:
-            return {"different": said}
-        return {"us": self._us(lambda: call(*inputs)), "items": list(noted.values())}
-
-    def _note(self, noted: dict[str, Answer], group: Any, key: str, now: Choice) -> None:
-        if key in noted:
-            return
-        from argus.graph.kernel import generate
         from argus.runtime.device import target_of
 
-        target = target_of(self._device)
-        text = generate(group, target)
-        assert key_of(text.text) == key
-        noted[key] = {"key": key, "name": text.name, "text": text.text, "target": target,
-                      "constants": dict(now.constants), "warps": now.warps,
-                      "sizes": _sizes(text, target)}  # fmt: skip
+        noted: dict[str, Answer] = {}
+        backend = self._backend(noted, request["choices"], target_of(self._device))
+        torch._dynamo.reset()
+        call = torch.compile(self._model, backend=backend, dynamic=False, options=request["options"])
+        call(*self._inputs(torch, 0))
+        with alone(self._device):
+            said = self._difference(torch, call, int(request["seed"]))
+            if said:
+                return {"different": said}
+            inputs = self._inputs(torch, 0)
+            return {"us": self._us(lambda: call(*inputs)), "items": list(noted.values())}
 
     def _difference(self, torch: Any, call: Any, seed: int) -> str:
         """Describe where the compiled model differs by more than rounding explains; "" if it does not differ.
@@ -117,6 +129,26 @@ class Reference:
                 if said:
                     return f"inputs times {factor}: {said}"
         return ""
+
+
+def _module(path: Path) -> Any:
+    spec = spec_from_file_location("reference", path)
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _note(noted: dict[str, Answer], group: Any, key: str, now: Choice, target: str) -> None:
+    """Note a kernel of a draft: its default text, and the choice that the graph compiler makes without others."""
+    if key in noted:
+        return
+    from argus.graph.kernel import generate
+
+    text = generate(group, target)
+    assert key_of(text.text) == key
+    noted[key] = {"key": key, "name": text.name, "text": text.text, "target": target,
+                  "constants": dict(now.constants), "warps": now.warps, "sizes": _sizes(text, target)}  # fmt: skip
 
 
 def _tensors(found: Any) -> list[Any]:

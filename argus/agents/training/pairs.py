@@ -1,9 +1,9 @@
 """Supervised pairs without end, made by machine and labelled by proof: the two atomic skills of a writer of kernels.
 
-`repairs`: a wrong kernel with a counterexample, and the right kernel. Every edit of a right text that breaks a rule or
-its specification in a run makes a pair: such a run is what refutes a kernel, and it takes a tenth of the time of a
-proof. `better`: a kernel with facts from the performance model, and a faster kernel. All kernels of a family are in the
-same part of a split, so that no training pair is closely related to a test answer.
+`repairs`: a wrong kernel with its diagnostic, and the right kernel. An edit of a right text makes a pair if the
+compiler refuses it, or if a run breaks a rule or the specification: such a run is what refutes a kernel, and neither
+needs a proof. `better`: a kernel with facts from the performance model, and a faster kernel. All kernels of a family
+are in the same part of a split, so that no training pair is closely related to a test answer.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from argus.agents.verifier import lowered
 from argus.diagnostic import ArgusError, Diagnostic
 from argus.frontend import Options, parse
 from argus.ir.cluster import unite
+from argus.ir.nodes import Kernel
 from argus.knowledge.entry import FOLDER
 from argus.render import Json, diagnostics_text
 from argus.source import SourceFile
@@ -31,25 +32,30 @@ from argus.verify.search import search
 from argus.work import Work
 
 REPAIR, BETTER = "repair", "better"
+COMPILER, RUN, MODEL = "compiler", "run", "model"
 _SPACE = re.compile(r"\s+|#[^\n]*")
 _WORDS = re.compile(r"\w+|[^\w\s]")
-_PORTIONS, _PORTION, _BOTH = 16, 40, 60
-"""The most portions of the edits of one kernel, the fewest edits in one, and the most pairs of two edits together."""
-_RUN_S = 0.2
-"""The work of the runs of one text, in seconds."""
+_PORTIONS, _PORTION, _BOTH = 64, 40, 12
+"""The most portions of the edits of one kernel, the fewest edits in one, and the most pairs of two edits together that
+the compiler refuses, or that runs refute."""
+_RUN_S = 0.1
+"""The work of the runs of one text, in seconds: enough for nearly all that is found, because runs that find nothing
+take most of the time."""
 _RUN, _ALIKE = 5, 0.5
 """Two kernels are kin if they share this part of their runs of so many words."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A prompt's parts and the answer. `family`: the kernel that both come from."""
+    """A prompt's parts and the answer. `family`: the kernel that both come from; `by`: what told that the text is wrong
+    or slow: "compiler", "run" or "model"."""
 
     skill: str
     family: str
     text: str
     feedback: str
     answer: str
+    by: str
 
     def as_json(self) -> Json:
         """Return the pair as one line of a data set: `prompt` and `completion`, beside its parts."""
@@ -76,7 +82,7 @@ def families(root: Path | None = None) -> dict[str, tuple[str, str]]:
 
 
 def repairs(family: str, path: str, name: str, seed: int, target: str = "sm_80") -> Iterator[Pair]:
-    """Yield a pair for each edit of a right kernel that a run refutes, in an order drawn with `seed`; no end.
+    """Yield a pair for each edit of a right kernel that is wrong, in an order drawn with `seed`; no end.
 
     Two edits that are wrong each follow together.
     """
@@ -98,42 +104,51 @@ class Portion:
 def some_repairs(portion: Portion, target: str = "sm_80") -> list[Pair]:
     """Return the pairs of one portion of a kernel's edits. Portions are independent, so processes can share them.
 
-    Two edits that make a kernel wrong each make another wrong kernel together. These are most of the pairs: they cost
-    no runs of kernels that are still right.
+    Two edits that make a kernel wrong each make another wrong kernel together, if the compiler refuses both or neither:
+    else its finding would tell of one alone.
     """
     text = Path(portion.path).read_text(encoding="utf-8")
-    wrong: list[TextEdit] = []
+    wrong: dict[str, list[TextEdit]] = {COMPILER: [], RUN: []}
     found: list[Pair] = []
     lap, edits = _edits(text, portion)
     for edit in edits:
         pair = _pair(text, edit.apply(text), portion, target)
         if pair is not None:
-            wrong.append(edit)
+            wrong[pair.by].append(edit)
             found.append(pair)
     chance = random.Random(f"{portion.seed} {portion.family} {portion.number} both")
-    together = list(_together(wrong))
-    chosen = chance.sample(together, min(_BOTH, len(together)))
-    both = (_pair(text, two.apply(text), portion, target) for two in chosen)
-    return [*(found if not lap else ()), *(pair for pair in both if pair is not None)]
+    both = [two for by in (COMPILER, RUN) for two in _some(chance, list(_together(wrong[by])))]
+    made = (_pair(text, two.apply(text), portion, target) for two in both)
+    return [*(found if not lap else ()), *(pair for pair in made if pair is not None)]
+
+
+def _some(chance: random.Random, edits: Sequence[TextEdit]) -> list[TextEdit]:
+    return chance.sample(edits, min(_BOTH, len(edits)))
 
 
 def _pair(text: str, wrong: str, portion: Portion, target: str) -> Pair | None:
-    """Return the pair of a changed text and the right one; None if no run refutes the change."""
+    """Return the pair of a changed text and the right one; None if neither the compiler nor a run finds it wrong."""
+    source = SourceFile(Path(portion.path).name, wrong)
+    by, findings = COMPILER, tuple[Diagnostic, ...]()
     try:
-        finding = refuted(Text(SourceFile(Path(portion.path).name, wrong), portion.name, Options(target=target)))
+        explicit = lowered(Text(source, portion.name, Options(target=target)))
+        by, found = RUN, refuted(explicit)
+        findings = () if found is None else (found,)
+    except ArgusError as error:
+        findings = error.diagnostics if by == COMPILER else ()
     except Exception:  # what the compiler fails on teaches nothing
         return None
-    if finding is None:
+    if not findings:
         return None
-    return Pair(REPAIR, portion.family, wrong, str(diagnostics_text((finding,)).plain), text)
+    return Pair(REPAIR, portion.family, wrong, str(diagnostics_text(findings).plain), text, by)
 
 
-def refuted(text: Text) -> Diagnostic | None:
+def refuted(explicit: Kernel) -> Diagnostic | None:
     """Return a counterexample to a kernel, found by runs at small sizes; None if none of them breaks a rule.
 
     Raises `ArgusError`.
     """
-    found = search(unite(lowered(text)), True, True, Work.of_seconds(_RUN_S)).found
+    found = search(unite(explicit), True, True, Work.of_seconds(_RUN_S)).found
     return None if found is None else replace(found, notes=())
 
 
@@ -156,34 +171,43 @@ def _together(edits: Sequence[TextEdit]) -> Iterator[TextEdit]:
 def better(task: Task, world: World, seed: int | str, depth: int = 6) -> Iterator[Pair]:
     """Yield pairs of a text and a faster one, on random ways through the rewrites; both are kernels of one task.
 
-    The answer is only predicted to be faster. A caller proves the pairs that it uses.
+    Each text of a way is paired with all slower ones before it, so a way of n texts is worth n * (n - 1) / 2 pairs. The
+    answer is only predicted to be faster. A caller proves the texts that it uses.
     """
     chance = random.Random(f"{seed} {task}")
     while True:
-        text = world.naive(task)
+        way, titles = [world.naive(task)], [""]
         for _ in range(depth):
-            possible = [place for place, may in enumerate(world.actions(task, text)) if may]
+            possible = [place for place, may in enumerate(world.actions(task, way[-1])) if may]
             if not possible:
                 break
             action = chance.choice(possible)
-            new = world.step(task, text, action)
-            if new is None:
+            new = world.step(task, way[-1], action)
+            if new is None or world.time(task, new) > world.time(task, way[-1]):
                 continue
-            before, after = world.time(task, text), world.time(task, new)
-            if after < before:
-                facts = world.facts(task, text)
-                bound = facts.get("bound", "nothing known")
-                told = f"{before:.1f} us expected, bound by {bound}; {ACTIONS[action].title}."
-                yield Pair(BETTER, task.kernel, text, told, new)
-                text = new
-            elif after == before:
-                text = new
+            titles.append(ACTIONS[action].title)
+            for place, text in enumerate(way):
+                if world.time(task, new) < world.time(task, text):
+                    yield Pair(BETTER, task.kernel, text, _told(task, world, text, titles[place + 1 :]), new, MODEL)
+            way.append(new)
 
 
-def distinct(pairs: Iterable[Pair], wanted: int, patience: int = 1000) -> Iterator[Pair]:
-    """Yield the first `wanted` different pairs; fewer if `patience` pairs in a row bring nothing new."""
-    seen: set[str] = set()
-    idle = 0
+def _told(task: Task, world: World, text: str, titles: Sequence[str]) -> str:
+    """Return what a prompt tells of a slow text: its predicted time, what bounds it, and what to do."""
+    bound = world.facts(task, text).get("bound", "nothing known")
+    return f"{world.time(task, text):.1f} us expected, bound by {bound}; {', then '.join(titles)}."
+
+
+def distinct(
+    pairs: Iterable[Pair], wanted: int, patience: int = 1000, known: Iterable[str] = ()
+) -> Iterator[Pair]:
+    """Yield different pairs until there are `wanted` of them; fewer if `patience` pairs in a row bring nothing new.
+
+    `known`: digests of pairs that exist, which count, and are not yielded.
+    """
+    seen, idle = set(known), 0
+    if len(seen) >= wanted:
+        return
     for pair in pairs:
         idle += 1
         if pair.digest not in seen:

@@ -1,7 +1,7 @@
 """Pairs in bulk. Many processes make them, and each result is stored at once, so that the same command can continue.
 
 The work is a sequence of items: a portion of one kernel's edits, or some ways through the rewrites of one task. A file
-beside the pairs names the items that are done.
+beside the pairs names the items that are done. Several machines take a share of the items each.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from hashlib import sha256
 from itertools import chain, count, islice
 from multiprocessing import get_context
@@ -26,8 +26,8 @@ from argus.pages import example
 from argus.source import SourceFile
 from argus.written import write_whole
 
-_WAYS, _AHEAD = 8, 4
-"""Pairs of one task in an item of work; items that each process has at a time."""
+_WAYS, _AHEAD = 42, 4
+"""Pairs of one task in an item of work: two or three ways; items that each process has at a time."""
 _PROOF_S = 5.0
 """The work of the proof of a faster text."""
 _PATIENCE = 20_000
@@ -66,34 +66,41 @@ class Production:
             return set()
         return {line for line in self.progress.read_text(encoding="utf-8").splitlines() if line.startswith(f"{seed} ")}
 
-    def kept(self) -> list[Pair]:
-        """Return the pairs in the file. A last line that was not written whole is cut off."""
+    def kept(self) -> Iterator[Pair]:
+        """Yield the pairs in the file. A last line that was not written whole is cut off."""
         if not self.out.exists():
-            return []
-        data = self.out.read_bytes()
-        whole = data[: data.rfind(b"\n") + 1]
-        if whole != data:
-            self.out.write_bytes(whole)
-        fields = ("skill", "family", "text", "feedback", "answer")
-        return [Pair(*(line[f] for f in fields)) for line in map(json.loads, whole.splitlines())]
+            return
+        whole = 0
+        with self.out.open("rb+") as file:
+            for line in file:
+                if line.endswith(b"\n"):
+                    whole += len(line)
+                    yield pair_of(json.loads(line))
+            file.truncate(whole)
 
 
-def produced(out: Path, wanted: int, seed: int = 0, jobs: int = 1) -> int:
+def pair_of(line: dict[str, Any]) -> Pair:
+    """Return the pair of a line of a data set."""
+    return Pair(**{field.name: line[field.name] for field in fields(Pair)})
+
+
+def produced(out: Path, wanted: int, seed: int = 0, jobs: int = 1, share: tuple[int, int] = (0, 1)) -> int:
     """Write up to `wanted` different pairs to a file, each with "train" or "test" by family. Return their number.
 
-    The same command goes on where an earlier one ended, however it ended.
+    `share`: (i, n) does every n-th item of work, from the i-th on. The same command goes on where an earlier one ended,
+    however it ended.
     """
     work = Production(out)
-    known = families(example("transpose.py").parent)
-    texts = {family: Path(path).read_text(encoding="utf-8") for family, (path, _) in known.items()}
+    known, texts = known_families()
     training, _ = split(list(known), seed=seed, texts=texts)
-    kept, done = work.kept(), work.done(seed)
+    done = work.done(seed)
     work.verdicts.mkdir(parents=True, exist_ok=True)
     rounds = chain.from_iterable(_round(known, seed, number, work.verdicts) for number in count())
-    items = (item for item in rounds if item.name not in done)
-    number = len({p.digest for p in kept})
+    items = (item for item in islice(rounds, share[0], None, share[1]) if item.name not in done)
     with out.open("a", encoding="utf-8") as file, work.progress.open("a", encoding="utf-8") as finished:
         _alone(finished, out)
+        kept = {pair.digest for pair in work.kept()}
+        number = len(kept)
 
         def new() -> Iterator[Pair]:
             for item, pairs in _shared(items, jobs):
@@ -101,11 +108,17 @@ def produced(out: Path, wanted: int, seed: int = 0, jobs: int = 1) -> int:
                 file.flush()
                 print(item, file=finished, flush=True)
 
-        for pair in islice(distinct(chain(kept, new()), wanted, _PATIENCE), number, None):
+        for pair in distinct(new(), wanted, _PATIENCE, kept):
+            number += 1
             part = "train" if pair.family in training else "test"
             file.write(json.dumps({"split": part, **_object(pair)}) + "\n")
-            number += 1
     return number
+
+
+def known_families() -> tuple[dict[str, tuple[str, str]], dict[str, str]]:
+    """Return the path and name of each family's kernel, and its text."""
+    known = families(example("transpose.py").parent)
+    return known, {family: Path(path).read_text(encoding="utf-8") for family, (path, _) in known.items()}
 
 
 def _alone(file: TextIO, out: Path) -> None:

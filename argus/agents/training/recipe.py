@@ -108,9 +108,17 @@ def grpo(name: str, out: Path, steps: int, tiny: bool = False) -> None:
     trainer.save_model(str(out))
 
 
+def _share(text: str) -> tuple[int, int]:
+    """Return (i - 1, n) for "i/n"."""
+    place, _, of = text.partition("/")
+    if not (place.isdecimal() and of.isdecimal() and 1 <= int(place) <= int(of)):
+        raise argparse.ArgumentTypeError(f"`{text}` is no share: write 1/3, 2/3 or 3/3, for example")
+    return int(place) - 1, int(of)
+
+
 def _pairs(options: argparse.Namespace) -> int:
     try:
-        made = produced(options.out, options.count, options.seed, options.jobs)
+        made = produced(options.out, options.count, options.seed, options.jobs, options.share)
     except OSError as error:
         print(f"{options.out} cannot be written: {error.strerror}; make room, and give the same command again")
         return 2
@@ -128,6 +136,7 @@ def main(given: list[str] | None = None) -> int:
     pairs = commands.add_parser("pairs", help="supervised pairs, a line of JSON each")
     pairs.add_argument("--count", type=int, default=50_000)
     pairs.add_argument("--jobs", type=int, default=1, help="processes")
+    pairs.add_argument("--share", type=_share, default=(0, 1), metavar="I/N", help="the work of machine I of N")
     policy = commands.add_parser("policy", help="a policy over knowledge entries, beside the bandit")
     policy.add_argument("--episodes", type=int, default=2400)
     policy.add_argument("--jobs", type=int, default=1, help="processes that explore the tasks first")
