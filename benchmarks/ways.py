@@ -4,6 +4,9 @@ The ways: a direct call, the registered operator, a function that `torch.compile
 CUDA graph. A graph holds `IN_A_GRAPH` calls; its time is that from the start of a replay to the end of its work, by
 call. The host's times are batches of calls with a synchronisation between batches, outside of the time, so that the
 device's queue never fills up. All sides and ways of an operation take turns.
+
+What an operator costs beside a direct call is mostly PyTorch's dispatcher. Its part is measured by an operator in
+Python with the same schema that only allocates the result.
 """
 
 from __future__ import annotations
@@ -39,6 +42,7 @@ def run(calls: int) -> Results:
     return Results("Time of a call by the way that it is made", rows, notes, more)
 
 
+BARE = "dispatcher us"
 KERNEL = "vector_add, a kernel"
 """A kernel that is called itself; its operator writes to a tensor that it is given."""
 
@@ -49,8 +53,34 @@ def _over(row: dict[str, Cell], rows: list[dict[str, Cell]]) -> Cell:
     return mine - less if isinstance(mine, float) and isinstance(less, float) else None
 
 
+def _bare(torch: Any, operation: str, given: tuple[Any, ...]) -> dict[str, Callable[[], Any]]:
+    """Return calls of a function that only allocates the operation's result, and of the operator that it implements."""
+    namespace = "argus_benchmarks"
+    if operation == KERNEL:
+        schema, shape = "(Tensor x, Tensor y, Tensor(a!) out) -> ()", None
+    else:
+        schema = str(operator(torch, "argus", operation)._schema).partition("::")[2]  # type: ignore[attr-defined]
+        schema, shape = schema[schema.index("(") :], direct(torch, "argus", operation)(*given).shape
+
+    def made(*_: Any) -> Any:
+        return None if shape is None else torch.empty(shape, dtype=given[0].dtype, device=given[0].device)
+
+    name, library = f"bare_{operation.split(',')[0]}", torch.library.Library(namespace, "FRAGMENT")
+    _LIBRARIES.append(library)
+    library.define(name + schema)
+    library.impl(name, made, "Autograd")
+    found = getattr(getattr(torch.ops, namespace), name).default
+    return {WAYS[0]: partial(made, *given), WAYS[1]: partial(found, *given)}
+
+
+_LIBRARIES: list[Any] = []
+"""An operator is registered as long as its library lives."""
+
+
 def _rows(torch: Any, operation: str, calls: int) -> list[dict[str, Cell]]:
     runs: dict[tuple[str, str], Callable[[], float]] = {}
+    for way, call in _bare(torch, operation, _given(torch, operation)).items():
+        runs[BARE, way] = partial(_batch, torch, call, calls)
     for name in SIDES:
         try:
             found = _calls(torch, name, operation)
@@ -71,6 +101,7 @@ def _rows(torch: Any, operation: str, calls: int) -> list[dict[str, Cell]]:
         {"operation": operation, "way": way, **{f"{name} us": middle.get((name, way)) for name in SIDES}}
         for way in WAYS
     ]
+    rows[1][BARE] = middle[BARE, WAYS[1]] - middle[BARE, WAYS[0]]
     for row in rows:
         print(row, file=sys.stderr, flush=True)
     return rows
@@ -78,13 +109,19 @@ def _rows(torch: Any, operation: str, calls: int) -> list[dict[str, Cell]]:
 
 def _calls(torch: Any, name: str, operation: str) -> dict[str, Callable[[], Any]]:
     """Return a call without arguments for each way but the graph."""
+    given = _given(torch, operation)
     if operation == KERNEL:
-        given = tuple(torch.rand(98304, device="cuda") for _ in range(3))
         plain, registered = _additions(torch, name)
     else:
-        given, plain, registered = tensors(torch, operation), *(of(torch, name, operation) for of in (direct, operator))
+        plain, registered = (of(torch, name, operation) for of in (direct, operator))
     ways = (plain, registered, torch.compile(plain, fullgraph=True, dynamic=False))
     return {way: partial(call, *given) for way, call in zip(WAYS, ways, strict=False) if call is not None}
+
+
+def _given(torch: Any, operation: str) -> tuple[Any, ...]:
+    if operation == KERNEL:
+        return tuple(torch.rand(98304, device="cuda") for _ in range(3))
+    return tensors(torch, operation)
 
 
 def _additions(torch: Any, name: str) -> tuple[Callable[..., Any], Callable[..., Any] | None]:

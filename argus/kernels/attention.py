@@ -379,7 +379,7 @@ def _split(
 attention_function = Function(
     _work,
     Operator(
-        "attention(Tensor q, Tensor k, Tensor v, float? scale, bool causal) -> (Tensor, Tensor)",
+        "attention(Tensor q, Tensor k, Tensor v, float? scale=None, bool causal=False) -> (Tensor, Tensor)",
         _fake,
         join=_joined,
         split=_split,

@@ -330,8 +330,8 @@ def _split(*given: Any) -> tuple[Tensors, tuple[Number, ...], tuple[bool, int, b
 _backward = Function(
     _work,
     Operator(
-        "attention_backward(Tensor dy, Tensor q, Tensor k, Tensor v, Tensor y, Tensor lse, Tensor? dlse, float? scale,"
-        " bool causal, int window, bool deterministic) -> (Tensor, Tensor, Tensor)",
+        "attention_backward(Tensor dy, Tensor q, Tensor k, Tensor v, Tensor y, Tensor lse, Tensor? dlse=None,"
+        " float? scale=None, bool causal=False, int window=0, bool deterministic=False) -> (Tensor, Tensor, Tensor)",
         _fake,
         join=_joined,
         split=_split,

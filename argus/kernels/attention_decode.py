@@ -366,8 +366,8 @@ def _split(*given: Any) -> tuple[Tensors, tuple[Number, ...], tuple[bool]]:
 _decode = Function(
     _work,
     Operator(
-        "attention_decode(Tensor q, Tensor keys, Tensor values, Tensor table, Tensor lens, Tensor? key_scale, "
-        "Tensor? value_scale, float? scale, bool batch_invariant) -> (Tensor, Tensor)",
+        "attention_decode(Tensor q, Tensor keys, Tensor values, Tensor table, Tensor lens, Tensor? key_scale=None, "
+        "Tensor? value_scale=None, float? scale=None, bool batch_invariant=False) -> (Tensor, Tensor)",
         _fake,
         join=_joined,
         split=_split,

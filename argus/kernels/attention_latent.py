@@ -139,8 +139,8 @@ def _split(*given: Any) -> tuple[Tensors, tuple[Number, ...], tuple[bool]]:
 _latent = Function(
     _work,
     Operator(
-        "attention_decode_latent(Tensor q, Tensor cache, Tensor table, Tensor lens, float scale, bool batch_invariant) "
-        "-> (Tensor, Tensor)",
+        "attention_decode_latent(Tensor q, Tensor cache, Tensor table, Tensor lens, float scale, "
+        "bool batch_invariant=False) -> (Tensor, Tensor)",
         _fake,
         join=_joined,
         split=_split,

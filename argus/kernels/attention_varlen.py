@@ -355,8 +355,8 @@ def _split(*given: Any) -> tuple[tuple[Any, ...], tuple[Number, ...], tuple[Any,
 varlen_function = Function(
     _work,
     Operator(
-        "attention_varlen(Tensor q, Tensor k, Tensor v, Tensor cu_seqlens_q, Tensor cu_seqlens_k, float? scale, "
-        "bool causal) -> (Tensor, Tensor)",
+        "attention_varlen(Tensor q, Tensor k, Tensor v, Tensor cu_seqlens_q, Tensor cu_seqlens_k, float? scale=None, "
+        "bool causal=False) -> (Tensor, Tensor)",
         _fake,
         join=_joined,
         split=_split,

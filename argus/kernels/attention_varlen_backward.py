@@ -329,7 +329,7 @@ _backward = Function(
     _work,
     Operator(
         "attention_varlen_backward(Tensor dy, Tensor q, Tensor k, Tensor v, Tensor cu_seqlens_q, Tensor cu_seqlens_k,"
-        " Tensor y, Tensor lse, Tensor? dlse, float? scale, bool causal) -> (Tensor, Tensor, Tensor)",
+        " Tensor y, Tensor lse, Tensor? dlse=None, float? scale=None, bool causal=False) -> (Tensor, Tensor, Tensor)",
         _fake,
         join=_joined,
         split=_split,

@@ -241,8 +241,9 @@ def _split(*given: Any) -> tuple[Tensors, tuple[Number, ...], Tensors]:
 attention_with_function = Function(
     _work,
     Operator(
-        "attention_with(Tensor q, Tensor k, Tensor v, Tensor? sinks, Tensor? slopes, Tensor? bias, float? scale, "
-        "bool causal, int window, float softcap, bool batch_invariant) -> (Tensor, Tensor)",
+        "attention_with(Tensor q, Tensor k, Tensor v, Tensor? sinks=None, Tensor? slopes=None, "
+        "Tensor? bias=None, float? scale=None, bool causal=False, int window=0, float softcap=0.0, "
+        "bool batch_invariant=False) -> (Tensor, Tensor)",
         _fake,
         join=_joined,
         split=_split,

@@ -225,8 +225,8 @@ def _split(*given: Any) -> tuple[Tensors, tuple[()], tuple[bool, ...]]:
 _append = Function(
     _work,
     Operator(
-        "cache_append(Tensor k, Tensor v, Tensor(a!) keys, Tensor(b!) values, Tensor slots, Tensor? cos, Tensor? sin,"
-        " Tensor? key_scale, Tensor? value_scale) -> ()",
+        "cache_append(Tensor k, Tensor v, Tensor(a!) keys, Tensor(b!) values, Tensor slots, Tensor? cos=None,"
+        " Tensor? sin=None, Tensor? key_scale=None, Tensor? value_scale=None) -> ()",
         _fake,
         join=_joined,
         split=_split,

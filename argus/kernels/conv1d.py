@@ -116,7 +116,7 @@ def _fake(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None, acti
 _conv = Function(
     _work,
     Operator(
-        "causal_conv1d(Tensor x, Tensor weight, Tensor? bias, str? activation) -> Tensor",
+        "causal_conv1d(Tensor x, Tensor weight, Tensor? bias=None, str? activation=None) -> Tensor",
         _fake,
         join=lambda tensors, _, way: (*tensors, *(None,) * (3 - len(tensors)), *way),
         split=lambda x, weight, bias, way: ((x, weight) if bias is None else (x, weight, bias), (), (way,)),

@@ -159,17 +159,18 @@ def _one(a: torch.Tensor) -> torch.Tensor:
     return a.new_ones(1, dtype=torch.float32)
 
 
-_TENSORS = "Tensor a, Tensor b, Tensor? bias, Tensor? residual, Tensor? scale_a, Tensor? scale_b"
-_REST = "str? epilogue, ScalarType? out_dtype"
+_OPERANDS = "Tensor a, Tensor b"
+_OPTIONAL = ("Tensor? bias", "Tensor? residual", "Tensor? scale_a", "Tensor? scale_b", "str? epilogue",
+             "ScalarType? out_dtype")  # fmt: skip
 
 
 def _operator(name: str) -> Operator:
-    schema = f"{name}({_TENSORS}, {_REST}) -> Tensor"
-    return Operator(schema, _fake, join=lambda *call: _joined(*call)[:-1], split=_split_product)
+    schema = f"{name}({_OPERANDS}, {', '.join(f'{one}=None' for one in _OPTIONAL)}) -> Tensor"
+    return Operator(schema, _fake, join=lambda *call: _joined(*call)[:-1], split=lambda *given: _split(*given, None))
 
 
 def _operator_into(name: str) -> Operator:
-    schema = f"{name}_out({_TENSORS}, {_REST}, Tensor(a!) out) -> ()"
+    schema = f"{name}_out({_OPERANDS}, {', '.join(_OPTIONAL)}, Tensor(a!) out) -> ()"
     return Operator(schema, _fake_into, join=_joined, split=_split)
 
 
@@ -177,14 +178,6 @@ def _joined(tensors: tuple[Any, ...], _numbers: tuple[Number, ...], way: tuple[A
     epilogue, out_dtype, *absent = way
     *found, out = _all(tensors, tuple(absent))
     return (*found, operands.epilogue_text(epilogue), out_dtype, out)
-
-
-def _split_product(
-    a: Any, b: Any, bias: Any, residual: Any, scale_a: Any, scale_b: Any, epilogue: Any, out_dtype: Any
-) -> tuple[tuple[Any, ...], tuple[Number, ...], tuple[Any, ...]]:
-    if bias is residual is scale_a is scale_b is epilogue is None:  # the most frequent call is the fastest
-        return (a, b), (), (None, out_dtype)
-    return _split(a, b, bias, residual, scale_a, scale_b, epilogue, out_dtype, None)
 
 
 def _split(*given: Any) -> tuple[tuple[Any, ...], tuple[Number, ...], tuple[Any, ...]]:

@@ -178,6 +178,6 @@ _rmsnorm = Function(
 _product = Function(
     _work_of_product,
     Operator(
-        "matmul_blocks(Tensor a, Tensor b, Tensor scale_a, Tensor scale_b, ScalarType? out_dtype) -> Tensor", _fake
+        "matmul_blocks(Tensor a, Tensor b, Tensor scale_a, Tensor scale_b, ScalarType? out_dtype=None) -> Tensor", _fake
     ),
 )

@@ -240,7 +240,7 @@ def _function(bits: int) -> Function:
         _checked(x, packed, scales, zeros, bits=bits, group=group)
         return x.new_empty(*x.shape[:-1], scales.shape[0])
 
-    given = "Tensor x, Tensor packed, Tensor scales, Tensor? zeros, int group"
+    given = "Tensor x, Tensor packed, Tensor scales, Tensor? zeros=None, int group=128"
     return Function(work, Operator(f"matmul_int{bits}({given}) -> Tensor", fake, join=_joined, split=_split))
 
 

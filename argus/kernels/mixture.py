@@ -160,7 +160,7 @@ def _split(*given: Any) -> tuple[tuple[Any, ...], tuple[Number, ...], tuple[Any,
     return tuple(t for t in given[:6] if t is not None), (), given[6:]
 
 
-_GIVEN = "Tensor x, Tensor weights, Tensor chosen, Tensor w1, Tensor w2, Tensor? shared, str activation"
+_GIVEN = "Tensor x, Tensor weights, Tensor chosen, Tensor w1, Tensor w2, Tensor? shared=None, str activation='swiglu'"
 _mixture = Function(_work, Operator(f"mixture({_GIVEN}) -> Tensor", _fake, join=_joined, split=_split))
 _mixture_and_more = Function(
     _work_and_more,

@@ -130,7 +130,7 @@ _mixture = Function(
     _work,
     Operator(
         "mixture_blocks(Tensor x, Tensor weights, Tensor chosen, Tensor w1, Tensor w2, Tensor scale1, Tensor scale2, "
-        "Tensor? shared, str activation) -> Tensor",
+        "Tensor? shared=None, str activation='swiglu') -> Tensor",
         _fake,
         join=_joined,
         split=_split,

@@ -126,7 +126,7 @@ def _fake(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor, _interleaved: b
     return x.new_empty(x.shape)
 
 
-_rotary = Function(_work, Operator("rotary(Tensor x, Tensor cos, Tensor sin, bool interleaved) -> Tensor", _fake))
+_rotary = Function(_work, Operator("rotary(Tensor x, Tensor cos, Tensor sin, bool interleaved=False) -> Tensor", _fake))
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], _output: torch.Tensor) -> None:

@@ -21,17 +21,20 @@ from argus.runtime.reader import UNREADABLE, Cold, Prepared, Site
 from argus.runtime.shared import Shared
 from argus.runtime.work import Work, plain, recipe_of, stand_in
 
-_MOST = 4096
+MOST = 4096
 """Largest number of launches, and of ways to call, that a function keeps. Beyond this number, all of them are prepared
 again."""
 
 
-class _Unread(Exception):
+class Unread(Exception):
     """The result of a site for a call whose arguments it cannot read, or which failed while it ran."""
 
 
-_MISSES = (type(None), Cold, _Unread)
+MISSES = (Cold, Unread)
 """The types of results that a site returns for calls that it does not serve."""
+
+Attended = Callable[[tuple[Any, ...], tuple[Number, ...], tuple[Any, ...]], Any]
+"""Computes the results of a call that PyTorch must handle."""
 
 
 def _unprepared(_values: tuple[Number, ...]) -> None:
@@ -44,7 +47,8 @@ class Operator:
 
     `schema` is in PyTorch's language, such as "softmax(Tensor x) -> Tensor". Arguments of the types Tensor, float and
     int are the function's tensors and numbers; all others form its `way`, in their order. For another arrangement,
-    `join(tensors, numbers, way)` returns the operator's arguments, and `split(*arguments)` is its inverse.
+    `join(tensors, numbers, way)` returns the operator's arguments, and `split(*arguments)` is its inverse. The way may
+    depend on which tensors are None, but not on the tensors and numbers themselves.
 
     `fake` takes the operator's arguments, checks them, and returns new tensors with the results' shapes and dtypes. It
     computes nothing and reads no address. `batch` is the number of leading tensors that may have additional leading
@@ -61,7 +65,8 @@ class Operator:
 
     def __post_init__(self) -> None:
         given = self.schema[self.schema.index("(") + 1 : self.schema.rindex(") ->")]
-        object.__setattr__(self, "kinds", "".join(_kind(p.split(" ")[0]) for p in given.split(", ")))
+        types = [parameter.split(" ")[0] for parameter in given.split(", ")]
+        object.__setattr__(self, "kinds", "".join(_kind(t, self.split is not None) for t in types))
 
     @property
     def name(self) -> str:
@@ -73,13 +78,19 @@ class Operator:
         """Return the operator's arguments for a call of the function."""
         if self.join is not None:
             return self.join(tensors, numbers, way)
-        given = {"t": iter(tensors), "n": iter(numbers), "w": iter(way)}
+        rest = iter(way)
+        given = {"t": iter(tensors), "n": iter(numbers), "l": rest, "w": rest}
         return tuple([next(given[kind]) for kind in self.kinds])
 
 
-def _kind(type: str) -> str:
-    """Return the letter of an argument's kind by its type: "t" for a tensor, "n" for a number, "w" for the way."""
-    return "t" if type == "Tensor" or type.startswith("Tensor(") else "n" if type in ("float", "int", "SymInt") else "w"
+def _kind(type: str, optional: bool) -> str:
+    """Return the letter of an argument's kind by its type: "t" for a tensor, "n" for a number, "l" for a list, "w" for
+    the rest of the way, and "o", if there are `optional` ones, for a tensor or number that may be None."""
+    if type == "Tensor" or type.startswith("Tensor("):
+        return "t"
+    if optional and type in ("Tensor?", "float?"):
+        return "o"
+    return "n" if type in ("float", "int", "SymInt") else "l" if "[" in type else "w"
 
 
 class Memory:
@@ -92,7 +103,7 @@ class Memory:
     def site(self, kind: tuple[int, int, Any]) -> Site:
         """Return the site for calls of this kind; create it if there is none."""
         if kind not in self.sites:
-            if len(self.sites) >= _MOST:
+            if len(self.sites) >= MOST:
                 self.sites.clear()
             self.sites[kind] = Site((TENSOR,) * kind[0] + (SCALAR,) * kind[1], kind, {})
         return self.sites[kind]
@@ -102,14 +113,14 @@ class Memory:
         found = self._prepared.get(key)
         if found is None:
             found = make()
-            if len(self._prepared) >= _MOST:
+            if len(self._prepared) >= MOST:
                 self._prepared.clear()
             self._prepared[key] = found
         return found
 
 
 class Function(Shared):
-    """A function of tensors and numbers. `function(tensors, numbers, way)` returns a tensor or a tuple of tensors.
+    """A function of tensors and numbers. `function(tensors, numbers, way)` returns a tensor, several, or None.
 
     `work(tensors, numbers, *way)` describes a call, and raises the errors of its arguments. Numbers are passed to the
     kernels unchanged. Everything that decides the choice or the constants of a kernel belongs to `way`, which must be
@@ -117,7 +128,8 @@ class Function(Shared):
 
     With an `operator`, the function is also `torch.ops.argus.<name>`. Calls that PyTorch must handle (gradients,
     `torch.compile`, fake tensors, `vmap`, dispatch modes) use the operator automatically; other calls launch directly.
-    `gradient` is set by `argus.torch.gradient.attach`. Copies of a module share its functions. A pickle names a
+    `gradient` is set by `argus.torch.gradient.attach`. `direct` holds the launches of calls that come from the program,
+    and `below` those of calls that PyTorch has handled. Copies of a module share its functions. A pickle names a
     function by the variable of the module in which `work` is defined.
     """
 
@@ -125,8 +137,7 @@ class Function(Shared):
         self._work = work
         self.operator = operator
         self.gradient: Any = None
-        self._direct, self._below = Memory(), Memory()
-        self._sites = self._direct.sites
+        self.direct, self.below = Memory(), Memory()
         self.number = number(self)
 
     def module(self) -> str:
@@ -135,63 +146,55 @@ class Function(Shared):
 
     def __call__(self, tensors: tuple[Any, ...], numbers: tuple[Number, ...] = (), way: tuple[Any, ...] = ()) -> Any:
         """Return the results. Raises the errors of `work` and of the kernels' calls."""
-        return self.call(tensors, numbers, way, self._as_operator)
+        return self.call(self.direct, self._as_operator, tensors, numbers, way)
 
     def call(
         self,
+        memory: Memory,
+        attended: Attended | None,
         tensors: tuple[Any, ...],
         numbers: tuple[Number, ...],
         way: tuple[Any, ...],
-        attended: Callable[[tuple[Any, ...], tuple[Number, ...], tuple[Any, ...]], Any],
     ) -> Any:
-        """Return the results; `attended` computes them if PyTorch must handle the call."""
-        site = self._sites.get((len(tensors), len(numbers), way))
+        """Return the results; `attended` computes them if PyTorch must handle the call, None if it did."""
+        kind = len(tensors), len(numbers), way
+        site = memory.sites.get(kind) or memory.site(kind)
         try:
-            found = site.read(*tensors, *numbers) if site is not None else None
+            found = site.read(*tensors, *numbers)
         except UNREADABLE as error:
-            found = _Unread(error)
-        if found.__class__ in _MISSES:  # outside the handler: a later error would show that one as its context
-            if not plain(tensors):
-                return attended(tensors, numbers, way)
-            return self._missed(self._direct, found, tensors, numbers, way)
+            found = Unread(error)
+        if found.__class__ in MISSES:  # outside the handler: a later error would show that one as its context
+            return self.missed(memory, attended, site, found, tensors, numbers, way)
         return found
 
-    def launch(self, tensors: tuple[Any, ...], numbers: tuple[Number, ...], way: tuple[Any, ...]) -> Any:
-        """Return the results: the operator's own implementation, after PyTorch has handled everything else."""
-        site = self._below.sites.get((len(tensors), len(numbers), way))
-        try:
-            found = site.read(*tensors, *numbers) if site is not None else None
-        except UNREADABLE as error:
-            found = _Unread(error)
-        return self._missed(self._below, found, tensors, numbers, way) if found.__class__ in _MISSES else found
-
-    def _missed(
-        self, memory: Memory, found: Any, tensors: tuple[Any, ...], numbers: tuple[Number, ...], way: tuple[Any, ...]
+    def missed(
+        self,
+        memory: Memory,
+        attended: Attended | None,
+        site: Site,
+        found: Cold | Unread,
+        tensors: tuple[Any, ...],
+        numbers: tuple[Number, ...],
+        way: tuple[Any, ...],
     ) -> Any:
-        """Return the results of a call that no check recognised: the first of its kind, one that cannot be recorded, or
-        one with wrong arguments."""
-        site = memory.site((len(tensors), len(numbers), way))
-        if found is None:
-            try:
-                found = site.read(*tensors, *numbers)
-            except UNREADABLE as error:
-                found = _Unread(error)
-        if isinstance(found, _Unread):
+        """Return the results of a call that no check of its site recognised: one that PyTorch must handle, the first of
+        its kind, one that cannot be recorded, or one with wrong arguments."""
+        if attended is not None and not plain(tensors):
+            return attended(tensors, numbers, way)
+        if isinstance(found, Unread):
             self._work(tensors, numbers, *way)  # raises a clear error for arguments that are not tensors with addresses
             raise found.args[0]
-        if isinstance(found, Cold):
-            prepared = memory.prepared(found.key, lambda: self._prepare(tensors, numbers, way))
-            if prepared.run is not _unprepared:
-                site.settle(prepared, (*tensors, *numbers), found.values)
-                return prepared.started(tensors, found.values)
+        prepared = memory.prepared(found.key, lambda: self._prepare(tensors, numbers, way))
+        if prepared.run is _unprepared:
             return self._anew(tensors, numbers, way)
-        return found
+        site.settle(prepared, (*tensors, *numbers), found.values)
+        return prepared.started(tensors, found.values)
 
     def _anew(self, tensors: tuple[Any, ...], numbers: tuple[Number, ...], way: tuple[Any, ...]) -> Any:
         work = self._work(tensors, numbers, *way)
         for call in work.calls:
             call.run()
-        return work.results[0] if len(work.results) == 1 else work.results
+        return work.results[0] if len(work.results) == 1 else work.results or None
 
     def _prepare(self, tensors: tuple[Any, ...], numbers: tuple[Number, ...], way: tuple[Any, ...]) -> Prepared:
         torch = sys.modules["torch"]

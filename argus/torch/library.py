@@ -18,7 +18,8 @@ import torch
 from torch.library import Library, register_fake, register_vmap
 
 from argus.diagnostic import LaunchError
-from argus.runtime.function import Function, Operator
+from argus.runtime.function import MISSES, MOST, Attended, Function, Memory, Operator, Unread
+from argus.runtime.reader import UNREADABLE, Site
 from argus.torch.gradient import Gradient
 
 _LOCK = RLock()
@@ -64,8 +65,8 @@ def _register(function: Function) -> Any:
     library.define(short + operator.schema[operator.schema.index("(") :], tags=(torch.Tag.pt2_compliant_tag,))
     found = getattr(getattr(torch.ops, namespace), short).default
     arguments = _Arguments(operator, found._schema)
-    library.impl(short, arguments.passed(function.launch), "CompositeExplicitAutograd")
-    library.impl(short, arguments.passed(function.call, _attended(function, found)), "Autograd")
+    library.impl(short, arguments.passed(function, function.below, None), "CompositeExplicitAutograd")
+    library.impl(short, arguments.passed(function, function.direct, _attended(function, found)), "Autograd")
     register_fake(name, lambda *given: operator.fake(*arguments.all(given)), lib=library)
     rule = _no_vmap(name) if found._schema.is_mutable else _vmap(found, arguments, operator.batch)
     register_vmap(name, rule, lib=library)
@@ -84,43 +85,68 @@ class _Arguments:
         """Return the arguments with the defaults, which PyTorch leaves out."""
         return (*given, *self._defaults[len(given) :])
 
-    def passed(self, function: Callable[..., Any], *further: Any) -> Callable[..., Any]:
-        """Return `function(tensors, numbers, way, *further)` as a function of the operator's arguments."""
-        operator = self._operator
-        make = _passing(operator.kinds, operator.split is not None, self._optional, self._mutable, len(further))
-        passing: Callable[..., Any] = make(function, operator.split, self._defaults, _plain_value, *further)
+    def passed(self, function: Function, memory: Memory, attended: Attended | None) -> Callable[..., Any]:
+        """Return `function.call(memory, attended, ...)` as a function of the operator's arguments."""
+        kinds, sites = self._operator.kinds, dict[Any, Site]()
+        make, divide = _passing(kinds, self._optional, self._mutable)
+        split: Any = self._operator.split or divide
+        places = [[i for i, kind in enumerate(kinds) if kind in of] for of in ("t", "n")]
+
+        def learn(way: tuple[Any, ...], *given: Any) -> Site | None:
+            """Keep and return the site of calls with this way, unless the function takes other tensors or numbers."""
+            parts = split(*given)
+            for place, part in zip(places, parts, strict=False):
+                if len(part) != len(place) or any(x is not given[i] for x, i in zip(part, place, strict=True)):
+                    return None
+            if len(sites) >= MOST:
+                sites.clear()
+            return sites.setdefault(way, memory.site((len(parts[0]), len(parts[1]), parts[2])))
+
+        passing: Callable[..., Any] = make(function, memory, attended, split, self._defaults, sites, learn)
         return passing
 
 
-def _plain_value(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
-
-
 @lru_cache(maxsize=256)
-def _passing(kinds: str, split: bool, optional: int, mutable: bool, further: int) -> Any:
-    """Return `make(function, split, defaults, plain, *further)`, which returns the function that passes arguments on.
+def _passing(kinds: str, optional: int, mutable: bool) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Return `make` and `divide` for operators with arguments of these kinds, the last `optional` with defaults.
 
-    Each line adds to the time of every call, so the code is generated. It contains only positions of arguments.
+    `make(function, memory, attended, split, defaults, sites, learn)` returns the function that passes arguments on. A
+    call without optional tensors finds its site by the way alone. `divide(*arguments)` returns tensors, numbers and
+    way. Each line adds to the time of every call, so the code is generated. It contains only positions of arguments.
     """
-    count, more = len(kinds), "".join(f", f{i}" for i in range(further))
-    parameters = [f"a{i}" + (f"=d[{i}]" if i >= count - optional else "") for i in range(count)]
-    if split:
-        given = f"*split({', '.join(f'a{i}' for i in range(count))})"
-    else:
-        groups = {
-            kind: "".join(f"plain(a{i}), " if kind == "w" else f"a{i}, " for i, k in enumerate(kinds) if k == kind)
-            for kind in "tnw"
-        }
-        given = ", ".join(f"({groups[kind]})" for kind in "tnw")
+    count = len(kinds)
+    names = [f"a{i}" for i in range(count)]
+    parameters = [name + (f"=d[{i}]" if i >= count - optional else "") for i, name in enumerate(names)]
+    groups = {of: [name for name, kind in zip(names, kinds, strict=True) if kind in of] for of in ("t", "n", "o")}
+    tuples = [f"{x} if {x} is None else tuple({x})" if kind == "l" else x for x, kind in zip(names, kinds, strict=True)]
+    way = [x for x, kind in zip(tuples, kinds, strict=True) if kind in "lw"]
+    everything, direct = ", ".join(names), ", ".join(groups["t"] + groups["n"])
+    absent = " is ".join((*groups["o"], "None")) if groups["o"] else "True"
+    parts = ", ".join(f"({''.join(f'{x}, ' for x in part)})" for part in (groups["t"], groups["n"], way))
+    back = "" if mutable else "return "
     text = [
-        f"def make(function, split, d, plain{more}):",
+        "def make(function, memory, attended, split, d, sites, learn):",
+        "    get, call, missed = sites.get, function.call, function.missed",
         f"    def passed({', '.join(parameters)}):",
-        f"        {'' if mutable else 'return '}function({given}{more})",
+        f"        if {absent}:",
+        f"            way = ({''.join(f'{x}, ' for x in way)})",
+        f"            site = get(way) or learn(way, {everything})",
+        "            if site is not None:",
+        "                try:",
+        f"                    found = site.read({direct})",
+        "                except UNREADABLE as error:",
+        "                    found = Unread(error)",
+        "                if found.__class__ in MISSES:",
+        f"                    {back}missed(memory, attended, site, found, *split({everything}))",
+        f"                return{'' if mutable else ' found'}",
+        f"        {back}call(memory, attended, *split({everything}))",
         "    return passed",
+        f"def divide({everything}):",
+        f"    return {parts}",
     ]
-    scope: dict[str, Any] = {}
+    scope: dict[str, Any] = {"UNREADABLE": UNREADABLE, "Unread": Unread, "MISSES": MISSES}
     exec("\n".join(text), scope)
-    return scope["make"]
+    return scope["make"], scope["divide"]
 
 
 def _attended(function: Function, found: Any) -> Callable[..., Any]:
