@@ -143,13 +143,14 @@ def test_the_process_that_runs_candidates_says_when_the_disk_is_full(
 def test_a_compiler_without_room_blames_no_candidate(
     full: bool, problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def failed(self: object, options: object) -> None:
+    def failed(explicit: object, report: object) -> None:
         raise ArgusError(Diagnostic("compiler-failed", "C++ compiler failed with status 4"))
 
     def no_room() -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(examining.CachedSource, "executable", failed)
+    monkeypatch.setattr(examining.CachedSource, "cached", lambda *_: None)
+    monkeypatch.setattr(examining.compile, "build", failed)
     if full:
         monkeypatch.setattr(examining.tempfile, "TemporaryFile", no_room)
     request = {"problem": asdict(problem), "text": problem.text, "build": True}

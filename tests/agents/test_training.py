@@ -15,7 +15,19 @@ from argus import compile
 from argus.agents.optimize import problem_of
 from argus.agents.optimize.planner import Planner
 from argus.agents.text_edits import text_vocabulary
-from argus.agents.training import OptimizeEnv, Outcome, World, better, curve, judged, production, repairs, reward, split
+from argus.agents.training import (
+    OptimizeEnv,
+    Outcome,
+    World,
+    better,
+    curve,
+    judged,
+    policy,
+    production,
+    repairs,
+    reward,
+    split,
+)
 from argus.agents.training import pairs as pairs_made
 from argus.agents.training.environment import PRICE, WIDTH
 from argus.agents.training.kept_world import keep, read
@@ -260,3 +272,31 @@ def test_what_a_world_knows_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert found.time(other, naive) == WORLD.time(other, naive) > us
     path.write_text(path.read_text().replace('"sources": {', '"sources": {"more": "", ', 1))
     assert not read(path).times and not read(tmp_path / "none").times
+
+
+def test_the_best_policy_is_kept_and_not_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tasks that it learns from choose it; held-out ones choose nothing."""
+    pytest.importorskip("torch")
+    other = Task.of("gated", M=8192, N=2048)
+    states, taken = list[object](), iter([9.0, 4.0, 7.0])
+
+    def steps(world: World, tasks: list[Task], choose: object) -> list[float]:
+        if tasks == [other]:
+            return [20.0 - len(states)]  # the held-out task would choose the last one
+        states.append(choose)
+        return [next(taken)]
+
+    monkeypatch.setattr(policy, "_episode", lambda *_: ([], [], []))
+    monkeypatch.setattr(policy, "_update", lambda torch, optimizer, ways: _moved(torch, optimizer))
+    monkeypatch.setattr(policy, "greedy", lambda torch, model: float(model[0].bias.detach().sum()))
+    monkeypatch.setattr(policy, "steps_of", steps)
+    best, curve = train(WORLD, [ROWS], [other], 24, every=8)
+    assert curve.trained == [9.0, 4.0, 7.0] and curve.episodes == [8, 16, 24]
+    assert float(best[0].bias.detach().sum()) == states[1] != states[2]
+
+
+def _moved(torch, optimizer) -> None:  # type: ignore[no-untyped-def]
+    with torch.no_grad():
+        for group in optimizer.param_groups:
+            for weights in group["params"]:
+                weights.add_(1.0)

@@ -27,7 +27,7 @@ def drawn(*runs: Mapping[str, Any]) -> str:
         *(_line(place, run["curve"], colour) for run, colour in zip(runs, cycle(_COLOURS))),
         _text(_RIGHT - 150, level - 6, f"the bandit: {bandit:.1f}"), _text(_RIGHT - 150, goal - 6, "0.8 of the bandit"),
         _text(_LEFT, _BOTTOM + 30, "episodes of training"), _text(_RIGHT - 30, _BOTTOM + 16, str(most)),
-        _text(_LEFT, _TOP - 6, "steps to 95 % of the best, held-out sizes"), _text(8, _BOTTOM, "0"),
+        _text(_LEFT, _TOP - 6, "steps of the kept policy to 95 % of the best, held-out sizes"), _text(8, _BOTTOM, "0"),
         _text(8, _TOP + 10, f"{high:.0f}"),
     ]  # fmt: skip
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" width="{_WIDTH}">'

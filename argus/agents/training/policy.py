@@ -25,11 +25,16 @@ Learner = Callable[[OptimizeEnv, str, int, float], None]
 
 @dataclass(slots=True)
 class Curve:
-    """A measurement during training after a number of episodes: the average number of steps on the held-out tasks."""
+    """Measurements during training, each after a number of episodes.
+
+    `trained`: the average number of steps of the policy of that moment on the tasks that it learns from; `steps`: the
+    average number on the held-out tasks of the policy that is kept, which is the best so far on the former.
+    """
 
     episodes: list[int] = field(default_factory=list)
     steps: list[float] = field(default_factory=list)
     rewards: list[float] = field(default_factory=list)
+    trained: list[float] = field(default_factory=list)
 
 
 def network(torch: Any) -> Any:
@@ -43,6 +48,9 @@ def train(world: World, tasks: Sequence[Task], held: Sequence[Task], episodes: i
           every: int = 200, note: Callable[[Curve], None] = lambda curve: None) -> tuple[Any, Curve]:  # fmt: skip
     """Train a network by policy gradients; groups of episodes of one task are each other's baseline, as in GRPO.
 
+    Training is not steady. So the network that needs the fewest steps on `tasks`, measured every so many episodes, is
+    kept and returned, and not the last one. Tasks in `held` are measured and choose nothing.
+
     Needs PyTorch. With the same seed, the result is the same. `note` is called with the curve when it grows.
     """
     import torch
@@ -51,18 +59,23 @@ def train(world: World, tasks: Sequence[Task], held: Sequence[Task], episodes: i
     model = network(torch)
     optimizer = torch.optim.Adam(model.parameters(), lr=_RATE)
     env, curve = OptimizeEnv(tasks, world), Curve()
-    done = 0
+    best, best_steps, done = network(torch), math.inf, 0
+    best.load_state_dict(model.state_dict())
     while done < episodes:
         task = tasks[(done // _GROUP) % len(tasks)]
         ways = [_episode(torch, model, env, task) for _ in range(_GROUP)]
         done += _GROUP
         _update(torch, optimizer, ways)
-        if held and done % every < _GROUP:
+        if done % every < _GROUP or done >= episodes:
             curve.episodes.append(done)
-            curve.steps.append(sum(steps_of(world, held, greedy(torch, model))) / len(held))
+            curve.trained.append(_mean(steps_of(world, tasks, greedy(torch, model))))
             curve.rewards.append(sum(sum(r) for _, _, r in ways) / len(ways))
+            if curve.trained[-1] <= best_steps:
+                best.load_state_dict(model.state_dict())
+                best_steps = curve.trained[-1]
+            curve.steps.append(_mean(steps_of(world, held, greedy(torch, best))))
             note(curve)
-    return model, curve
+    return best, curve
 
 
 _Way = tuple[list[Any], list[Any], list[float]]

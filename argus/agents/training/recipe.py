@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 from importlib.util import find_spec
 from multiprocessing import get_context
 from pathlib import Path
@@ -72,7 +73,7 @@ def compare(episodes: int, seed: int = 0, world: World | None = None,
 
     def known(policy: list[int], curve: Curve) -> dict[str, Any]:
         return {"policy": policy, "bandit": other, "ratio": sum(policy) / max(1, sum(other)),
-                "curve": {"episodes": curve.episodes, "steps": curve.steps, "rewards": curve.rewards}}  # fmt: skip
+                "curve": asdict(curve)}
 
     every = max(8, episodes // 24)
     model, curve = train(world, TRAINING, HELD_OUT, episodes, seed, every, lambda curve: note(known([], curve)))
