@@ -28,11 +28,18 @@ from argus.ir.types import int32
 from argus.ir.visit import walk as statements
 from argus.simulate.index_contents import declared
 from argus.simulate.launch import bind_shape, scalar, unmet
+from argus.simulate.usage import handed_on
 
 FLOAT = 0.5
 """The value of every float argument."""
 _PROGRAMS = 4
 """The number of programs of a block after which its barriers are in their second round."""
+_LARGE = (1 << 23) + 5
+"""The value of a large integer argument."""
+_LONG = 1024
+"""Extents of tiles beyond which tails of tiles are not small sizes."""
+_FEW = 4
+"""The number of blocks that are not few."""
 _TRIED = 64
 """Largest number of neighbours of a wanted size vector that are tried."""
 
@@ -78,10 +85,11 @@ class _Size:
 
 
 def size_vectors(kernel: Kernel) -> tuple[dict[str, int], ...]:
-    """Return up to seven admissible small values of all sizes and integer arguments, most of them with tails.
+    """Return up to eight admissible small values of all sizes and integer arguments, most of them with tails.
 
     Loops run zero times, once, twice, and five times, which is more than the number of stages; in persistent kernels
-    also zero times in several programs. If contents of index tensors are declared, there are also three programs.
+    also zero times in several programs. If tiles are long, there are also sizes of a few elements. If contents of index
+    tensors are declared, there are also three programs.
     """
     sizes = [_describe(kernel, name) for name in integer_parameters(kernel)]
     wanted: tuple[dict[str, int], ...] = (
@@ -91,6 +99,8 @@ def size_vectors(kernel: Kernel) -> tuple[dict[str, int], ...]:
         {s.name: 2 * s.tile for s in sizes},
         {s.name: 4 * s.tile + s.unit if s.looped else max(s.unit, s.tile - s.unit) for s in sizes},
     )
+    if any(s.tile > _LONG for s in sizes):
+        wanted = ({s.name: min(5 * s.unit, s.tile) for s in sizes}, *wanted)
     if kernel.persistent:
         several = {s.name: 0 if s.looped else 2 * s.tile for s in sizes}
         wanted = (*wanted[:-1], several, wanted[-1])
@@ -105,6 +115,16 @@ def size_vectors(kernel: Kernel) -> tuple[dict[str, int], ...]:
         if near is not None and near not in found:
             found.append(near)
     return tuple(found)
+
+
+def large_arguments(kernel: Kernel, values: Mapping[str, int]) -> dict[str, int] | None:
+    """Return admissible sizes in which the integer arguments that neither loops nor the grid depend on are large, or
+    None if there are none. Such arguments are data, or bounds of masks."""
+    sizes = [_describe(kernel, name) for name in integer_parameters(kernel)]
+    scalars = {p.name for p in kernel.params if isinstance(p, Scalar)}
+    counted = {s.name for s in sizes if s.looped or any(_mentions(e, s.name) for e in kernel.grid or ())}
+    free = scalars.intersection(values) - counted
+    return _raised(kernel, values, sizes, dict.fromkeys(free, _LARGE)) if free else None
 
 
 def round_the_rings(kernel: Kernel, values: Mapping[str, int]) -> dict[str, int] | None:
@@ -136,6 +156,21 @@ def several_programs(kernel: Kernel, values: Mapping[str, int]) -> dict[str, int
         if found is not None and _number_of_programs(kernel, found) >= least:
             return found
     return None
+
+
+def few_blocks(kernel: Kernel, values: Mapping[str, int]) -> list[tuple[int, ...]] | None:
+    """Return the first two blocks of a large grid and its last one, or None if the whole grid has to run.
+
+    That is so for small grids, and where one program reads what another one writes.
+    """
+    if kernel.grid is None or kernel.persistent or handed_on(kernel):
+        return None
+    grid = tuple(max(0, int(scalar(e, values))) for e in kernel.grid)
+    if prod(grid) <= _FEW:
+        return None
+    second = tuple(int(axis == (grid[0] == 1)) for axis in range(len(grid)))
+    chosen = ((0,) * len(grid), second, tuple(n - 1 for n in grid))
+    return [block for block in dict.fromkeys(chosen) if all(i < n for i, n in zip(block, grid, strict=True))]
 
 
 def _raised(

@@ -4,7 +4,7 @@ and other numbers in float64."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from argus.ir.expr import Coord, Op
 from argus.ir.expr import walk as walk_expr
-from argus.ir.nodes import Accumulate, Fragment, Kernel, Shared, Spec, SpecOp, SpecReduce, SpecSoftmax, SpecTerm
+from argus.ir.nodes import Accumulate, Fragment, Kernel, Map, Shared, Spec, SpecOp, SpecReduce, SpecSoftmax, SpecTerm
 from argus.ir.own_results import own_results
 from argus.ir.visit import walk
 from argus.simulate.evaluate import Number
@@ -26,12 +26,14 @@ from argus.simulate.reference import UFUNCS, Reference
 from argus.simulate.usage import usage
 
 _CHUNK = 1 << 22
-_MOST_TERMS = 1 << 27
-"""Largest number of terms that are evaluated. For larger outputs, only evenly spaced elements are checked."""
-_TERMS_PER_STEP = 16
-"""Terms that are evaluated in the time of a step: measured on attention and products."""
-_COARSE = 10
-"""Number of mantissa bits at which rounding would also explain the error of another formula for the same function."""
+_MOST_VALUES = 1 << 29
+"""Largest number of values that are computed. For larger outputs, only evenly spaced elements are checked."""
+_VALUES_PER_STEP = 64
+"""Values that are computed in the time of a step: measured on attention and products."""
+_COARSE = 2.0**-8
+"""Relative error of another formula for the same function, such as a polynomial in place of an exponential."""
+_STEP = 2.0**-2
+"""The same if floats become integers: another formula may reach the next one."""
 _MANTISSA = {
     "float32": 23,
     "tfloat32": 10,
@@ -70,15 +72,17 @@ def check_spec(run: Run, stmt: Spec, complete: bool, widely: Widely) -> None:
     if combined is not None:
         reference = combined(reference, _numbers(output.contents.initial(index)))
     actual = _arrived(output, index)
-    error, allowed, coarse = _errors(run, stmt, actual, reference)
-    excess = error - allowed
+    error, allowed, scale = _errors(run, stmt, actual, reference)
+    excess, certain = error - allowed, True
     differing = np.flatnonzero(excess > 0)
     if len(differing) and output.dtype.is_float:
-        farthest = np.argsort(-excess[differing], kind="stable")[: _MOST_WIDE // 2]
-        looked = differing[np.unique([*farthest, *range(0, len(differing), -(-2 * len(differing) // _MOST_WIDE))])]
-        explained = _explained(run, stmt, index[looked], allowed[looked], combined, widely, part)
+        most = min(_MOST_WIDE, max(_LEAST_WIDE, _MOST_WIDE_VALUES // max(1, _of_one(stmt, run.params).values)))
+        farthest = np.argsort(-excess[differing], kind="stable")[: most // 2]
+        looked = differing[np.unique([*farthest, *range(0, len(differing), -(-2 * len(differing) // most))])]
+        explained, large = _explained(run, stmt, index[looked], allowed[looked], scale, combined, widely, part)
         excess[differing] = 0 if explained.all() else excess[differing]
         excess[looked[explained]] = 0
+        certain = bool((large & ~explained).any())
     at = int(np.argmax(excess))
     if excess[at] > 0:
         cell = int(output.contents.cells(index[at : at + 1])[0])
@@ -94,7 +98,7 @@ def check_spec(run: Run, stmt: Spec, complete: bool, widely: Widely) -> None:
             arrived=str(actual[at]),
             expected=f"{reference[at]} within {allowed[at]:.3g}",
             count=int((excess > 0).sum()),
-            certain=bool((error > coarse).any()),
+            certain=certain,
         )
         run.log.add(violation)
 
@@ -112,20 +116,20 @@ def _checked_elements(run: Run, stmt: Spec, accumulated: bool) -> tuple[Array, _
         index = index[:0] if part is None else index[np.isin(index, part.index)]
     if not len(index):
         return index, None, part
-    most = _MOST_TERMS if run.work is None else min(_MOST_TERMS, max(run.work.left, 0) * _TERMS_PER_STEP)
+    most = _MOST_VALUES if run.work is None else min(_MOST_VALUES, max(run.work.left, 0) * _VALUES_PER_STEP)
     box = None if covers is not None else _Box.filled(index, output.shape, stmt.value, run.params)
-    if box is not None and box.terms > most:
+    if box is not None and box.cost > most:
         box = None
-    terms = _volume(stmt.value, run.params)
+    each = max(1, _of_one(stmt, run.params).values)
     if box is None:
-        index = index[:: max(1, -(-len(index) // max(1, most // terms)))]
+        index = index[:: max(1, -(-len(index) // max(1, most // each)))]
     if run.work is not None:
-        run.work.spend((len(index) * terms if box is None else box.terms) // _TERMS_PER_STEP)
+        run.work.spend((len(index) * each if box is None else box.cost) // _VALUES_PER_STEP)
     return index, box, part
 
 
-def _errors(run: Run, stmt: Spec, actual: Array, reference: Array) -> tuple[Array, Array, Array]:
-    """Return the error of each element, the error that rounding allows, and the one that a coarser rounding allows."""
+def _errors(run: Run, stmt: Spec, actual: Array, reference: Array) -> tuple[Array, Array, float]:
+    """Return the error of each element, the error that rounding allows, and the largest specified value."""
     with np.errstate(all="ignore"):
         error = np.abs(actual.astype(np.float64) - reference.astype(np.float64))
         if actual.dtype.kind == reference.dtype.kind == "i":  # float64 may not tell them apart
@@ -133,10 +137,9 @@ def _errors(run: Run, stmt: Spec, actual: Array, reference: Array) -> tuple[Arra
         finite = np.isfinite(reference)
         scale = float(np.abs(reference[finite]).max(initial=0))
         allowed = np.where(finite, tolerance(run.kernel, stmt, np.abs(reference), scale), 0.0)
-        coarse = 4 * np.where(finite, tolerance(run.kernel, stmt, np.abs(reference), scale, _COARSE), 0.0)
     error[(actual == reference) | (np.isnan(actual) & np.isnan(reference))] = 0
     error[np.isnan(error)] = np.inf
-    return error, allowed, coarse
+    return error, allowed, scale
 
 
 def _arrived(output: GlobalTensor, index: Array) -> Array:
@@ -152,21 +155,24 @@ def _numbers(values: Array) -> Array:
 
 _MOST_WIDE = 256
 """Number of elements that are computed again in 64 bits. Half of them are the farthest from their specified values."""
+_LEAST_WIDE, _MOST_WIDE_VALUES = 8, 1 << 25
+"""Fewer elements are, but not fewer than these, if their evaluation takes more values in all than these."""
 _COARSER = 2.0**17
 """Factor by which rounding to float32 changes a result more than a disturbance by parts in 2^40."""
 
 
 def _explained(
-    run: Run, stmt: Spec, index: Array, allowed: Array, combined: np.ufunc | None,
+    run: Run, stmt: Spec, index: Array, allowed: Array, scale: float, combined: np.ufunc | None,
     widely: Widely, part: Points | None,
-) -> Array:  # fmt: skip
-    """Return bool `[n]`: the elements whose difference from the specification rounding and overflow may explain."""
+) -> tuple[Array, Array]:  # fmt: skip
+    """Return two bool `[n]`: the elements whose difference from the specification rounding and overflow may explain,
+    and those whose difference in 64-bit numbers is too large for another formula of the same function."""
     output = run.tensors[stmt.output]
     runs = widely(frozenset(output.writers[output.contents.cells(index)].tolist()))
     if runs is None:
-        return np.ones(len(index), dtype=np.bool_)
+        return np.ones(len(index), dtype=np.bool_), np.zeros(len(index), dtype=np.bool_)
     if run.work is not None:
-        run.work.spend(2 * len(index) * _volume(stmt.value, run.params) // _TERMS_PER_STEP)
+        run.work.spend(2 * len(index) * _of_one(stmt, run.params).values // _VALUES_PER_STEP)
     strained, actual, expected = False, list[Array](), list[Array]()
     for wide, disturbed in zip(runs, (False, True), strict=True):
         output = wide.tensors[stmt.output]
@@ -184,8 +190,9 @@ def _explained(
         finite = np.isfinite(error) & np.isfinite(spread)
         loose = _kinds_differ(*actual) | _kinds_differ(*expected)
         same = (actual[0] == expected[0]) | (np.isnan(actual[0]) & np.isnan(expected[0]))
-    result: Array = same | np.where(finite, near, strained | loose)
-    return result
+        around = 4 * np.abs(expected[0]) + (scale / 32 if _deep(stmt.value) else 0.0)
+        large = ~(error <= (_STEP if _has_steps(run.kernel) else _COARSE) * around)
+    return same | np.where(finite, near, strained | loose), large
 
 
 def _kinds_differ(a: Array, b: Array) -> Array:
@@ -203,19 +210,26 @@ def _combined(run: Run, stmt: Spec) -> np.ufunc | None:
     return None if stored or len(ops) != 1 else UFUNCS[ops.pop()]
 
 
-def tolerance(kernel: Kernel, stmt: Spec, magnitude: Array, scale: float, mantissa: int = 23) -> Array:
+def _has_steps(kernel: Kernel) -> bool:
+    """Return True if a kernel makes integers of floats."""
+    values = (s.value for s in walk(kernel.body) if isinstance(s, Map | Accumulate))
+    made = [e for value in values for e in walk_expr(value) if isinstance(e, Op)]
+    cast = (e for e in made if e.op == "cast" and e.dtype.is_int)
+    return any(e.op in ("floor", "ceil") for e in made) or any(e.args[0].dtype.is_float for e in cast)
+
+
+def tolerance(kernel: Kernel, stmt: Spec, magnitude: Array, scale: float) -> Array:
     """Return the error of each element that rounding explains, or 0 for integers.
 
-    A unit is one in the last place of the coarsest float type of the kernel's tensors and tiles, where no type counts
-    for more than `mantissa` bits. The tolerance is four units relative to the element, plus a share of `scale`: one
-    unit if rounded values pass through a function or a second reduction (`_deep`), else 2^-16.
+    A unit is one in the last place of the coarsest float type of the kernel's tensors and tiles. The tolerance is four
+    units relative to the element, plus a share of `scale`: one unit if rounded values pass through a function or a
+    second reduction (`_deep`), else 2^-16.
     """
     objects: tuple[Fragment | Shared, ...] = (*kernel.fragments, *kernel.shared)
     if not kernel.object(stmt.output).dtype.is_float:
         return np.zeros_like(magnitude)
     floats = [o.dtype for o in (*kernel.tensors, *objects) if o.dtype.is_float]
     unit = 2.0 ** -min((_MANTISSA[d.name] for d in floats), default=23)
-    unit = max(unit, 2.0**-mantissa)
     return 4 * unit * magnitude + (unit if _deep(stmt.value) else 2.0**-16) * scale
 
 
@@ -242,7 +256,7 @@ def _at(stmt: Spec, shape: tuple[int, ...], index: Array, reference: Reference, 
     whole output.
     """
     coords = part.of(index) if part is not None else np.unravel_index(index, shape) if shape else ()
-    rows = max(1, _CHUNK // _volume(stmt.value, reference.params))
+    rows = max(1, _CHUNK // max(1, _of_one(stmt, reference.params).widest))
     parts = []
     for start in range(0, len(index), rows):
         axes = {axis: c[start : start + rows] for axis, c in enumerate(coords)}
@@ -255,12 +269,12 @@ def _at(stmt: Spec, shape: tuple[int, ...], index: Array, reference: Reference, 
 @dataclass(frozen=True, slots=True)
 class _Box:
     """Places of an output: all combinations of the coordinates of each axis. `pieces`: the slices of each axis in which
-    the places are evaluated one after another. `terms`: the number of values of the widest part of the term, for all
-    pieces together."""
+    the places are evaluated one after another. `cost`: the number of values of all parts of the term, for all pieces
+    together."""
 
     axes: tuple[Array, ...]
     pieces: tuple[tuple[slice, ...], ...]
-    terms: int
+    cost: int
 
     @staticmethod
     def filled(index: Array, shape: tuple[int, ...], value: SpecTerm, params: Mapping[str, Number]) -> _Box | None:
@@ -271,7 +285,7 @@ class _Box:
             return None
 
         def most(piece: list[int]) -> int:
-            return _widest(value, dict(enumerate(piece)), params)
+            return _cost(value, dict(enumerate(piece)), params).widest
 
         piece = [len(axis) for axis in axes]
         while most(piece) > _CHUNK:
@@ -284,7 +298,7 @@ class _Box:
             [slice(at, at + step) for at in range(0, len(axis), step)] for axis, step in zip(axes, piece, strict=True)
         )
         pieces = tuple(product(*cuts))
-        return _Box(axes, pieces, len(pieces) * most(piece))
+        return _Box(axes, pieces, len(pieces) * _cost(value, dict(enumerate(piece)), params).values)
 
     def values(self, value: SpecTerm, reference: Reference) -> Array:
         """Return the specified values at all places. A term is evaluated once for coordinates on which it does not
@@ -299,43 +313,37 @@ class _Box:
         return result.reshape(-1)
 
 
-def _widest(value: SpecTerm, extents: Mapping[int, int], params: Mapping[str, Number]) -> int:
-    """Return the largest number of values of any part of a term, given the number of values of each coordinate
-    (`extents`)."""
-    return _width(value, extents, params)[0]
+@dataclass(frozen=True, slots=True)
+class _Cost:
+    """What the evaluation of a term takes: the largest number of values of any part, the number of values of all parts
+    together, and the axes on which the term depends."""
+
+    widest: int
+    values: int
+    axes: frozenset[int]
 
 
-def _width(value: SpecTerm, extents: Mapping[int, int], params: Mapping[str, Number]) -> tuple[int, frozenset[int]]:
-    """Return the result of `_widest`, and the axes on which the term depends."""
+def _cost(value: SpecTerm, extents: Mapping[int, int], params: Mapping[str, Number]) -> _Cost:
+    """Return the cost of a term, given the number of values of each coordinate (`extents`)."""
     match value:
         case SpecReduce(axis=axis, extent=extent, body=body):
-            most, axes = _width(body, {**extents, axis: int(scalar(extent, params))}, params)
-            return most, axes - {axis}
+            inner = _cost(body, {**extents, axis: int(scalar(extent, params))}, params)
+            return replace(inner, values=inner.values + inner.widest, axes=inner.axes - {axis})
         case SpecSoftmax(axis=axis, extent=extent, at=at, score=score):
-            place, around = _width(at, extents, params)
-            most, axes = _width(score, {**extents, axis: max(int(scalar(extent, params)), place)}, params)
-            return most, (axes - {axis}) | around
+            place = _cost(at, extents, params)
+            inner = _cost(score, {**extents, axis: max(int(scalar(extent, params)), place.widest)}, params)
+            return _Cost(inner.widest, place.values + 2 * inner.values, (inner.axes - {axis}) | place.axes)
         case SpecOp(args=args) | Op(args=args):
-            each = [_width(a, extents, params) for a in args]
-            axes = frozenset[int]().union(*(used for _, used in each))
-            return max(prod(extents[axis] for axis in axes), *(most for most, _ in each)), axes
+            each = [_cost(a, extents, params) for a in args]
+            axes = frozenset[int]().union(*(c.axes for c in each))
+            own = prod(extents[axis] for axis in axes)
+            return _Cost(max(own, *(c.widest for c in each)), own + sum(c.values for c in each), axes)
         case _:
             axes = frozenset(e.axis for e in walk_expr(value) if isinstance(e, Coord))
-            return prod(extents[axis] for axis in axes), axes
+            own = prod(extents[axis] for axis in axes)
+            return _Cost(own, own, axes)
 
 
-def _volume(value: SpecTerm, params: Mapping[str, Number], around: int = 1) -> int:
-    """Return the number of terms that one element evaluates at once: the product of the extents of all nested
-    reductions.
-
-    The scores of a softmax are evaluated for all of its places at once, but for one place of the reduction around it.
-    """
-    match value:
-        case SpecReduce(extent=extent, body=body):
-            return _volume(body, params, around * max(1, int(scalar(extent, params))))
-        case SpecSoftmax(extent=extent, score=score):
-            return _volume(score, params, max(around, int(scalar(extent, params))))
-        case SpecOp(args=args):
-            return max((_volume(a, params, around) for a in args), default=around)
-        case _:
-            return around
+def _of_one(stmt: Spec, params: Mapping[str, Number]) -> _Cost:
+    """Return the cost of one element of the output."""
+    return _cost(stmt.value, dict.fromkeys(range(len(stmt.names)), 1), params)

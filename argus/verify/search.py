@@ -18,12 +18,16 @@ from argus.ir.nodes import InRange, Kernel, MemoryObject, Roles, Spec
 from argus.ir.visit import walk
 from argus.simulate import NotReplayable, Violation, replay
 from argus.simulate.replay import EXTREMES, FRACTIONS, LARGE, NEGATIVE, SMALL, WHOLE
-from argus.simulate.sizes import round_the_rings, several_programs, size_vectors
+from argus.simulate.sizes import few_blocks, large_arguments, round_the_rings, several_programs, size_vectors
 from argus.verify.findings import FailurePlace
 from argus.verify.values.padding import padded_exponentials
 from argus.verify.witness import REPLAY_ITERATIONS, witness
 from argus.work import Work
 
+_Given = tuple[int, int, float] | str
+"""The kind of floats, or of the contents of index tensors."""
+_Blocks = list[tuple[int, ...]] | None
+"""The blocks that run; None for the whole grid."""
 _WIDE = frozenset({"float32", "tfloat32", "bfloat16"})
 """Types in which sums and products of large inputs are finite."""
 
@@ -58,11 +62,9 @@ def search(kernel: Kernel, values: bool, tags: bool, work: Work, before: Trial |
     if kernel.grid is None:
         return Trial(None, True, values)
     done, runs = (before.tried, before.runs) if before is not None and before.values == values else (0, 0)
-    inputs: list[tuple[int, int, float] | str] = [*(_floats(kernel) if values else (SMALL,)), *_indices(kernel)]
-    inputs += [WHOLE] if values and any(t.dtype.is_int and t.dtype.bits <= 16 for t in kernel.tensors) else []
-    trials = list(product(_sizes(kernel), inputs))
-    for number, (vector, given) in enumerate(trials[done:], done):
-        violations = _run(kernel, vector, given, values, tags, work)
+    trials = _trials(kernel, values)
+    for number, (vector, given, blocks) in enumerate(trials[done:], done):
+        violations = _run(kernel, vector, given, blocks, values, tags, work)
         runs += violations == ()
         for violation in violations or ():
             if violation.certain and violation.code != "vacuous-assertion":
@@ -72,14 +74,24 @@ def search(kernel: Kernel, values: bool, tags: bool, work: Work, before: Trial |
     return Trial(None, True, values, runs)
 
 
+def _trials(kernel: Kernel, values: bool) -> list[tuple[dict[str, int], _Given, _Blocks]]:
+    """Return sizes, inputs and blocks in the order in which they are tried. Whole large grids come last, after a few of
+    their blocks."""
+    inputs: list[_Given] = [*(_floats(kernel) if values else (SMALL,)), *_indices(kernel)]
+    inputs += [WHOLE] if values and any(t.dtype.is_int and t.dtype.bits <= 32 for t in kernel.tensors) else []
+    trials = [(vector, given, few_blocks(kernel, vector)) for vector, given in product(_sizes(kernel), inputs)]
+    return trials + [(vector, given, None) for vector, given, blocks in trials if blocks is not None]
+
+
 def _sizes(kernel: Kernel) -> list[dict[str, int]]:
     """Return the sizes that are tried, small ones first. In a kernel with roles, the second ones let loops go round
-    every ring of buffers, and then a persistent block run several programs."""
+    every ring of buffers, and then a persistent block run several programs. Large arguments come last."""
     sizes = sorted(size_vectors(kernel), key=lambda vector: sum(vector.values()))
     if sizes and any(isinstance(s, Roles) for s in kernel.body):
         larger = (round_the_rings(kernel, sizes[0]), several_programs(kernel, sizes[0]) if kernel.persistent else None)
         sizes[1:1] = [vector for vector in larger if vector is not None and vector not in sizes]
-    return sizes
+    last = large_arguments(kernel, sizes[-1]) if sizes else None
+    return [*sizes, *([] if last is None else [last])]
 
 
 def _floats(kernel: Kernel) -> Iterator[tuple[int, int, float]]:
@@ -104,17 +116,16 @@ def _indices(kernel: Kernel) -> tuple[str, ...]:
 
 
 def _run(
-    kernel: Kernel, sizes: dict[str, int], given: tuple[int, int, float] | str, values: bool, tags: bool, work: Work
+    kernel: Kernel, sizes: dict[str, int], given: _Given, blocks: _Blocks, values: bool, tags: bool, work: Work
 ) -> tuple[Violation, ...] | None:
-    """Return the violations of one run; None if the kernel cannot run at these sizes. `given`: the kind of floats, or
-    of the contents of index tensors."""
+    """Return the violations of one run; None if the kernel cannot run at these sizes."""
     floats, extreme = (SMALL, given) if isinstance(given, str) else (given, "")
     # Missing order shows in the shadows of values, whatever the values are: one kind of input is enough for it.
     order = None if given == SMALL else "program"
     try:
         with np.errstate(all="ignore"):
             return replay(
-                kernel, sizes, None, tags=tags, values=values, iterations=REPLAY_ITERATIONS, schedule=order,
+                kernel, sizes, blocks, tags=tags, values=values, iterations=REPLAY_ITERATIONS, schedule=order,
                 floats=floats, extreme=extreme, work=work,
             )  # fmt: skip
     except NotReplayable:

@@ -55,6 +55,9 @@ FIRST = 7 * STEPS_PER_SECOND // 2
 EARLY = 4 * STEPS_PER_SECOND
 """The steps of that search. The rest is tried at the end."""
 
+_BY_VALUES = ("registers-unknown",)
+"""Unknown properties other than tags whose violations show in values: registers that hold one element may differ."""
+
 _NOT_TRIED = Note("not all small sizes were tried in the simulator: the limit of work was reached; raise --limit")
 
 
@@ -108,10 +111,11 @@ def _verify(kernel: Kernel, limit_s: float, exact: bool) -> Report:
     findings = _distinct(findings)
     found = (*diagnostics(replays, findings), *kernel.remarks)
     if verdict_of(found) is Verdict.UNKNOWN:
-        open = {d.code for d in found if d.property == "tags" and d.verdict is Verdict.UNKNOWN}
+        open = {d.code for d in found if d.verdict is Verdict.UNKNOWN}
+        values = any(d.property == "tags" or d.code in _BY_VALUES for d in found if d.verdict is Verdict.UNKNOWN)
         tried = run.tried
-        if tried is None or not tried.settles(bool(open)):
-            tried = search(kernel, bool(open), "tags-unknown" in open, work.part(most), tried)
+        if tried is None or not tried.settles(values):
+            tried = search(kernel, values, "tags-unknown" in open, work.part(most), tried)
         if tried.found is not None:
             found = (tried.found, *found)
         elif not tried.complete:

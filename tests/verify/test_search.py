@@ -9,6 +9,7 @@ from argus.diagnostic import Verdict
 from argus.frontend import Options
 from argus.ir.nodes import Kernel
 from argus.ir.text import parse_kernel
+from argus.mutate import mutations
 from argus.simulate import replay
 from argus.source import SourceFile
 from argus.verify import Report, verify
@@ -152,3 +153,74 @@ def scaled(x: al.Tensor[al.float32, "N"], y: al.Tensor[al.float32, "N"], out: al
         assert verify(explicit, 20.0).verdict is verdict
         found = replay(explicit, {"N": 4}, None)
         assert [v.code for v in found] == ([] if verdict is Verdict.PROVED else ["spec-mismatch"])
+
+
+FAR = """
+import argus
+import argus.language as al
+
+@argus.func
+def small(v, limit):
+    return (v * 2.0**20).to(al.int32) < limit
+
+@argus.kernel
+def share(x: al.Tensor[al.float32, "M N"], table: al.Tensor[al.int32, "M"], out: al.Tensor[al.float32, "600 N"],
+          places: al.Tensor[al.int32, "M"], limit: al.int32):
+    al.requires(N <= 32)
+    al.spec(out, lambda p, j: al.sum(lambda i: al.where((i % 600 == p) & small(x[i, j], limit), x[i, j], 0.0)))
+    al.spec(places, lambda i: table[i])
+    block = al.grid(600)
+    cols = al.arange(32)
+    total = al.zeros((32,), al.float32)
+    for row in range(block, M, 600):
+        v = al.load(x[row, cols], mask=cols < N, other=0.0)
+        total += al.where(small(v, limit), v, 0.0)
+        al.store(places[row], al.load(table[row]))
+    al.store(out[block, cols], total, mask=cols < N)
+"""
+"""Adds up every 600th row, of numbers below a limit: its blocks are many, and its limit is data."""
+
+
+def share(*edits: tuple[str, str]) -> Kernel:
+    text = FAR
+    for old, new in edits:
+        assert old in text
+        text = text.replace(old, new)
+    return compile.lower(compile.elaborate(SourceFile("share.py", text), "share", Options()), "cpu")
+
+
+def tried(kernel: Kernel, seconds: float) -> set[str]:
+    """The rules that a search for wrong values finds broken."""
+    found = search(kernel, True, False, Work.of_seconds(seconds)).found
+    return set() if found is None else {found.code}
+
+
+def test_a_few_blocks_of_a_large_grid_are_tried_first() -> None:
+    """The whole grid takes more work than there is; two blocks and one row show that a term counts twice."""
+    twice = ("        total += al.where(", "        total += v\n        total += al.where(")
+    assert tried(share(twice), 0.2) == {"spec-mismatch"}
+    assert tried(share(), 0.2) == set()
+
+
+def test_large_arguments_are_tried() -> None:
+    """Only a limit beyond all numbers of a run tells the choice from one that never holds."""
+    never = ("total += al.where(small(v, limit), v, 0.0)", "total += al.where(small(v, 100), v, 0.0)")
+    assert tried(share(never), 20.0) == {"spec-mismatch"}
+
+
+def test_integers_without_a_range_are_tried_with_all_of_their_type() -> None:
+    """A product that only large numbers let wrap around."""
+    wraps = ("al.load(table[row]))", "(al.load(table[row]) * 65536) // 65536)")
+    assert tried(share(wraps), 20.0) == {"spec-mismatch"}
+
+
+def test_lanes_that_hold_other_numbers_than_the_others_are_refuted() -> None:
+    """A sum within each thread leaves the copies of other lanes as they were: their values show it."""
+    text = (EXAMPLES / "softmax.py").read_text(encoding="utf-8")
+    explicit = compile.lower(compile.elaborate(SourceFile("softmax.py", text), "softmax", Options()), "sm_90a")
+    edits = (m for m in mutations(explicit) if m.name.startswith("combine within a thread") and " add " in m.before)
+    within = next(edits).kernel
+    assert verify(explicit).verdict is Verdict.PROVED
+    report = verify(within)
+    assert {d.code for d in report.diagnostics if d.verdict} == {"registers-unknown", "spec-mismatch"}
+    assert refuted(report) == {"spec-mismatch"}
