@@ -1,8 +1,9 @@
-"""Time from the start of Python to the first result of an operation on the GPU, with a warm and a cold build cache.
+"""Time from the start of Python to the first result of an operation on the GPU, with a cold and a warm build cache.
 
 Each run is a separate process, which imports PyTorch, makes the operands and computes the result once. "torch alone"
 is the same process without an operation. PyTorch's own kernels are built ahead; `torch.compile` and Triton build
-theirs, and keep them in folders that the cold runs do not have.
+theirs, and keep them in folders. The first run has an empty folder, the second has what the first left there. The
+process also measures its own part: from the operands to the synchronised result, imports of the side included.
 """
 
 from __future__ import annotations
@@ -23,45 +24,51 @@ _CACHED = ("argus", "Triton", "torch.compile")
 
 
 def run(wanted: Sequence[str], runs: int) -> Results:
-    """Rows "operation", "side", "warm ms", "cold ms", medians of `runs` processes. Needs a GPU."""
+    """Rows "operation", "side", and milliseconds, medians of `runs` processes: "cold", "warm", and the operation's own
+    part of each. Needs a GPU."""
     from benchmarks import measure
 
     measure.needs_gpu("first")
     rows: list[dict[str, Cell]] = []
-    with tempfile.TemporaryDirectory() as folder:
-        for operation in wanted or OPERATIONS:
-            for side in SIDES:
-                _run(side, operation, folder)  # fills the caches, and writes bytecode
-                warm = median(_run(side, operation, folder) for _ in range(runs))
-                cold = median(_cold(side, operation) for _ in range(runs)) if side in _CACHED else None
-                rows.append({"operation": operation, "side": side, "warm ms": warm, "cold ms": cold})
-                print(rows[-1], file=sys.stderr, flush=True)
+    _both(SIDES[0], OPERATIONS[0])  # writes bytecode
+    for operation in wanted or OPERATIONS:
+        for side in SIDES:
+            (cold, own_cold), (warm, own) = (map(median, zip(*found, strict=True)) for found in zip(
+                *(_both(side, operation) for _ in range(runs)), strict=True))  # fmt: skip
+            row: dict[str, Cell] = {"operation": operation, "side": side, "warm ms": warm, "own warm ms": own}
+            rows.append(row | ({"cold ms": cold, "own cold ms": own_cold} if side in _CACHED else {}))
+            print(rows[-1], file=sys.stderr, flush=True)
     notes = (f"medians of {runs} runs, each a process of its own, from its start to the synchronised result",)
     return Results("From Python to the first result", rows, notes)
 
 
-def _cold(side: str, operation: str) -> float:
+def _both(side: str, operation: str) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Return the milliseconds of two runs, with an empty folder of builds and with what the first run left there. A
+    side without builds runs once."""
     with tempfile.TemporaryDirectory() as folder:
-        return _run(side, operation, folder)
+        first = _run(side, operation, folder)
+        return first, _run(side, operation, folder) if side in _CACHED else first
 
 
-def _run(side: str, operation: str, folder: str) -> float:
-    """Return the milliseconds of one process."""
+def _run(side: str, operation: str, folder: str) -> tuple[float, float]:
+    """Return the milliseconds of one process, and those after it has made the operands."""
     names = ("ARGUS_CACHE_DIR", "CUDA_CACHE_PATH", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR")
     environment = {**os.environ, **dict.fromkeys(names, folder)}
     command = [sys.executable, "-c", f"from benchmarks.first import once; once({side!r}, {operation!r})"]
     started = perf_counter()
-    subprocess.run(command, env=environment, check=True, stdout=subprocess.DEVNULL)
-    return 1e3 * (perf_counter() - started)
+    done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
+    return 1e3 * (perf_counter() - started), 1e3 * float(done.stdout.split()[-1])
 
 
 def once(side: str, operation: str) -> None:
-    """Compute the operation once, in a process of its own."""
+    """Compute the operation once, in a process of its own, and print the seconds from the operands to the result."""
     import torch
 
     from benchmarks import operations
 
     given = operations.tensors(torch, operation)
+    torch.cuda.synchronize()
+    started = perf_counter()
     if side != SIDES[0]:
         of = "PyTorch" if side == "torch.compile" else side
         call = operations.direct(torch, of, operation)
@@ -69,3 +76,4 @@ def once(side: str, operation: str) -> None:
             call = torch.compile(call, fullgraph=True)
         call(*given)
     torch.cuda.synchronize()
+    print(perf_counter() - started)
