@@ -53,6 +53,14 @@ class Case:
         """The kernel's name, by default that of its file."""
         return self.kernel or Path(self.file).stem
 
+    def text(self, path: str) -> str:
+        """Return the text of a file that the refusal names: the kernel's with the mistake, or one that it imports."""
+        text = (ROOT / path).read_text(encoding="utf-8")
+        edits = (*self.also, self.mistake) if path == self.file else ()
+        for edit in edits:
+            text = edit(text) if isinstance(edit, Text) else text
+        return text
+
     def accepted(self) -> Kernel:
         """The explicit IR of the kernel without the mistake."""
         return _explicit(self.file, self.name, self.target, tuple(self.constants.items()), self.also)

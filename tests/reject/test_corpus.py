@@ -15,6 +15,7 @@ from argus.diagnostic import ArgusError, Diagnostic, Verdict
 from argus.render import diagnostics_text
 from argus.verify import verify
 from tests.conftest import Golden
+from tests.places import quoted
 from tests.reject.case import ROOT, Case
 
 pytestmark = pytest.mark.slow
@@ -71,7 +72,7 @@ def test_rejected(of: str, case: Case, golden: Golden) -> None:
         assert all(d.witness is not None and d.witness.replayed for d in found)
     number = [c for c in cases(of) if c.name == case.name].index(case)
     text = _ROUNDED.sub("<number>", diagnostics_text(found[:1]).plain)
-    golden(f"{of}/{case.name}{number or ''}.txt", text)
+    golden(f"{of}/{case.name}{number or ''}.txt", quoted(text, case.text))
 
 
 def _refusal(case: Case) -> tuple[Diagnostic, ...]:
