@@ -149,6 +149,10 @@ _MFMA: tuple[tuple[str, int, int, tuple[str, ...], str], ...] = (
     ("mfma_f32_16x16x32_fp8", 16, 32, _FNUZ, "float32"),
     ("mfma_i32_32x32x16", 32, 16, ("int8",), "int32"),
     ("mfma_i32_16x16x32", 16, 32, ("int8",), "int32"),
+    ("mfma_f32_32x32x2", 32, 2, ("float32",), "float32"),
+    ("mfma_f32_16x16x4", 16, 4, ("float32",), "float32"),
+    ("mfma_f32_32x32x4_xf32", 32, 4, ("tfloat32",), "float32"),
+    ("mfma_f32_16x16x8_xf32", 16, 8, ("tfloat32",), "float32"),
 )
 PRODUCTS = {
     "mma_m16n8k16": _mma((16, 8, 16), _HALVES, "float32", _a_16, _b_16),

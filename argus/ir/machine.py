@@ -9,6 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
+TF32_BITS = 19
+"""Bits of a tfloat32 number that are multiplied."""
+
+
 @dataclass(frozen=True, slots=True)
 class Machine:
     """A processor. `multiprocessors` run blocks: NVIDIA's streaming multiprocessors, AMD's compute units.
@@ -119,7 +123,8 @@ L40S = Machine(
 )
 
 # AMD CDNA 3 architecture white paper and MI300X data sheet: 8 dies (XCD) of 38 compute units and 4 MiB of L2 cache
-# each, 256 MiB of Infinity Cache, 1307 and 2615 TFLOP/s of 16 and 8 bits, 163 of 32 (vectors and matrices alike).
+# each, 256 MiB of Infinity Cache, 1307 and 2615 TFLOP/s of 16 and 8 bits, 654 of tfloat32, 163 of 32 (vectors and
+# matrices alike).
 # CDNA3 ISA: 64 KiB of LDS at 128 bytes a cycle; 4 SIMDs, each with 512 registers for every lane of a wave and up to
 # 8 waves.
 MI300X = Machine(
@@ -135,7 +140,7 @@ MI300X = Machine(
     threads=2048,
     block_threads=1024,
     blocks=32,
-    matrix_flops=((8, 4096.0), (16, 2048.0), (32, 256.0)),
+    matrix_flops=((8, 4096.0), (16, 2048.0), (TF32_BITS, 1024.0), (32, 256.0)),
     scalar_flops=256.0,
     shared_rate=128.0,
     clock_hz=2.1e9,

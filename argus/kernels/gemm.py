@@ -45,12 +45,21 @@ def part(x, z, i, j, ROWS, COLUMNS):
 
 @argus.func
 def operand(view, ROW_MAJOR, STORED, MULTIPLIED, ONCE):
-    """Return a tile in shared memory, laid out as in memory, or in registers if it is multiplied in another dtype."""
+    """Return a tile in shared memory, laid out as in memory, or in registers if it is multiplied in another dtype.
+
+    Half of each number, if it is float8_e4m3fnuz: that has all halves of float8_e4m3fn, but not all of its numbers.
+    """
     if ROW_MAJOR:
         staged = al.stage(view, boundary_check=(0, 1), once=ONCE)
     else:
         staged = al.trans(al.stage(al.trans(view), boundary_check=(0, 1), once=ONCE))
-    return staged if STORED == MULTIPLIED else al.load(staged).to(MULTIPLIED)
+    if STORED == MULTIPLIED:
+        tile = staged
+    elif MULTIPLIED == al.float8_e4m3fnuz:
+        tile = (al.load(staged).to(al.float32) * 0.5).to(MULTIPLIED)
+    else:
+        tile = al.load(staged).to(MULTIPLIED)
+    return tile
 
 
 @argus.func
@@ -221,6 +230,8 @@ def gemm(  # noqa: D103 (the docstring of the file describes it)
     if len(a.shape) == 3 or len(b.shape) == 3:
         al.assert_tags(lambda i, j: acc[i, j].z == z, where=lambda i, j: (m0 + i < M) & (n0 + j < N))
 
+    if IN != MULTIPLY and MULTIPLY == al.float8_e4m3fnuz:
+        acc = acc * 4.0  # a product of halves
     if SCALED:
         acc = acc * along(scale_a, SCALE_A, m0, BLOCK_M)[:, None]
         acc = acc * along(scale_b, SCALE_B, n0, BLOCK_N)[None, :]

@@ -62,12 +62,13 @@ class Matmul(Shared):
         scale_b: torch.Tensor | None = None,
         out_dtype: torch.dtype | None = None,
         out: torch.Tensor | None = None,
+        tf32: bool = True,
     ) -> torch.Tensor:
         """Return `epilogue(scale_a * scale_b * (a @ b) + bias) + residual`, added up in float32 and rounded once.
 
-        `a` is `[M, K]` or `[Z, M, K]`, `b` `[K, N]` or `[Z, K, N]`, of one dtype: float16, bfloat16, float8_e4m3fn, or
-        float32, which is multiplied as tfloat32 (10 bits of mantissa). Views are taken as they are: transposed, padded,
-        misaligned. `bias` is `[N]`; `residual` has the result's shape; `scale_a` is of float32, `[1]` or `[M]`, and
+        `a` is `[M, K]` or `[Z, M, K]`, `b` `[K, N]` or `[Z, K, N]`, of one dtype: float16, bfloat16, float8_e4m3fn, on
+        gfx942 float8_e4m3fnuz, or float32. That is multiplied as tfloat32 (10 bits of mantissa), or as it is with
+        `tf32=False`, which needs gfx942. Views are taken as they are: transposed, padded, misaligned. `bias` is `[N]`; `residual` has the result's shape; `scale_a` is of float32, `[1]` or `[M]`, and
         `scale_b` `[1]` or `[N]`. `epilogue` is "relu", "silu", "gelu", "gelu_tanh", or an `@argus.func` of one tile of
         float32. The result is of `out_dtype` (float16, bfloat16 or float32; by default that of `a`, of 8-bit operands
         bfloat16), and is written to `out` if that is given, which overlaps no operand.
@@ -75,11 +76,11 @@ class Matmul(Shared):
         Raises LaunchError for what does not fit, and what a kernel's call raises.
         """
         if bias is residual is scale_a is scale_b is out is None:
-            result: torch.Tensor = self.product((a, b), (), (epilogue, out_dtype))
+            result: torch.Tensor = self.product((a, b), (), (epilogue, out_dtype, tf32))
             return result
         given = (bias, residual, scale_a, scale_b, out)
         tensors = (a, b, *(x for x in given if x is not None))
-        way = (epilogue, out_dtype, *(x is None for x in given))
+        way = (epilogue, out_dtype, tf32, *(x is None for x in given))
         if out is None:
             result = self.product(tensors, (), way)
             return result
@@ -92,12 +93,13 @@ class Matmul(Shared):
         _numbers: tuple[Number, ...],
         epilogue: str | FuncSource | None,
         out_dtype: torch.dtype | None,
+        tf32: bool,
         *absent: bool,
     ) -> Work:
         a, b, bias, residual, scale_a, scale_b, out = _all(tensors, absent)
         c = _empty(a, b, out_dtype, out) if out is None else out
         operands.result_dtype(a, out_dtype, out)
-        request = operands.request(a, b, c, bias, residual, scale_a, scale_b, epilogue)
+        request = operands.request(a, b, c, bias, residual, scale_a, scale_b, epilogue, tf32)
         problem = operands.problem(request)
         if a.device not in self._ones:
             self._ones[a.device] = _one(a)
@@ -107,35 +109,36 @@ class Matmul(Shared):
     def _backward(self, ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         """Return the gradients of a, b, bias and residual; each is a product, a sum or the incoming gradient itself."""
         a, b = ctx.saved_tensors
-        if ctx.way != (None, True, True):
+        epilogue, tf32, *unscaled = ctx.way
+        if epilogue is not None or unscaled != [True, True]:
             what = "`matmul` with an epilogue or scales has no gradient"
             raise LaunchError.of("no-gradient", what, "apply the epilogue or the scales to the product with PyTorch")
         of_a, of_b, of_bias, of_residual = ctx.needs_input_grad[:4]
         g = gradient.to(a.dtype)
         return (
-            self._summed(g, b.mT, a) if of_a else None,
-            self._summed(a.mT, g, b) if of_b else None,
+            self._summed(g, b.mT, a, tf32) if of_a else None,
+            self._summed(a.mT, g, b, tf32) if of_b else None,
             reduce(gradient.reshape(-1, gradient.shape[-1]), "sum", 0).to(ctx.dtypes[0]) if of_bias else None,
             gradient.to(ctx.dtypes[1]) if of_residual else None,
-            *(None,) * 4,
+            *(None,) * 5,
         )
 
-    def _summed(self, a: torch.Tensor, b: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    def _summed(self, a: torch.Tensor, b: torch.Tensor, like: torch.Tensor, tf32: bool) -> torch.Tensor:
         """Return the product, summed over the batches that share the operand `like`."""
         import torch
 
         batches = max(x.shape[0] if x.ndim == 3 else 1 for x in (a, b))
         if batches == (like.shape[0] if like.ndim == 3 else 1):
-            return self(a, b, out_dtype=like.dtype).reshape(like.shape)
-        product = self(a, b, out_dtype=torch.float32)
+            return self(a, b, out_dtype=like.dtype, tf32=tf32).reshape(like.shape)
+        product = self(a, b, out_dtype=torch.float32, tf32=tf32)
         return reduce(product, "sum", 0).to(like.dtype).reshape(like.shape)
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], _output: torch.Tensor) -> None:
-    a, b, bias, residual, scale_a, scale_b, epilogue, _ = inputs
+    a, b, bias, residual, scale_a, scale_b, epilogue, _, tf32 = inputs
     ctx.save_for_backward(a, b)
     ctx.dtypes = tuple(None if x is None else x.dtype for x in (bias, residual))
-    ctx.way = epilogue, scale_a is None, scale_b is None
+    ctx.way = epilogue, tf32, scale_a is None, scale_b is None
 
 
 def _all(tensors: tuple[Any, ...], absent: tuple[bool, ...]) -> tuple[Any, ...]:
@@ -165,38 +168,38 @@ _OPTIONAL = ("Tensor? bias", "Tensor? residual", "Tensor? scale_a", "Tensor? sca
 
 
 def _operator(name: str) -> Operator:
-    schema = f"{name}({_OPERANDS}, {', '.join(f'{one}=None' for one in _OPTIONAL)}) -> Tensor"
+    schema = f"{name}({_OPERANDS}, {', '.join(f'{one}=None' for one in _OPTIONAL)}, bool tf32=True) -> Tensor"
     return Operator(schema, _fake, join=lambda *call: _joined(*call)[:-1], split=lambda *given: _split(*given, None))
 
 
 def _operator_into(name: str) -> Operator:
-    schema = f"{name}_out({_OPERANDS}, {', '.join(_OPTIONAL)}, Tensor(a!) out) -> ()"
+    schema = f"{name}_out({_OPERANDS}, {', '.join(_OPTIONAL)}, bool tf32, Tensor(a!) out) -> ()"
     return Operator(schema, _fake_into, join=_joined, split=_split)
 
 
 def _joined(tensors: tuple[Any, ...], _numbers: tuple[Number, ...], way: tuple[Any, ...]) -> tuple[Any, ...]:
-    epilogue, out_dtype, *absent = way
+    epilogue, out_dtype, tf32, *absent = way
     *found, out = _all(tensors, tuple(absent))
-    return (*found, operands.epilogue_text(epilogue), out_dtype, out)
+    return (*found, operands.epilogue_text(epilogue), out_dtype, tf32, out)
 
 
 def _split(*given: Any) -> tuple[tuple[Any, ...], tuple[Number, ...], tuple[Any, ...]]:
-    *found, epilogue, out_dtype, out = given
+    *found, epilogue, out_dtype, tf32, out = given
     optional = (*found[2:], out)
     tensors = (*found[:2], *(x for x in optional if x is not None))
-    way = (operands.epilogue_of(epilogue), out_dtype)
+    way = (operands.epilogue_of(epilogue), out_dtype, tf32)
     return tensors, (), way if len(tensors) == 2 else (*way, *(x is None for x in optional))
 
 
 def _fake(*given: Any) -> torch.Tensor:
-    a, b, bias, residual, scale_a, scale_b, epilogue, out_dtype = given
-    operands.check(a, b, None, bias, residual, scale_a, scale_b, operands.epilogue_of(epilogue))
+    a, b, bias, residual, scale_a, scale_b, epilogue, out_dtype, tf32 = given
+    operands.check(a, b, None, bias, residual, scale_a, scale_b, operands.epilogue_of(epilogue), tf32)
     return _empty(a, b, out_dtype, None)
 
 
 def _fake_into(*given: Any) -> None:
-    a, b, bias, residual, scale_a, scale_b, epilogue, out_dtype, out = given
-    operands.check(a, b, out, bias, residual, scale_a, scale_b, operands.epilogue_of(epilogue))
+    a, b, bias, residual, scale_a, scale_b, epilogue, out_dtype, tf32, out = given
+    operands.check(a, b, out, bias, residual, scale_a, scale_b, operands.epilogue_of(epilogue), tf32)
     operands.result_dtype(a, out_dtype, out)
 
 

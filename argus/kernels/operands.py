@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from argus.backend.fingerprint import file_from_json, file_to_json
 from argus.diagnostic import LaunchError
 from argus.frontend.decorator import FuncSource
+from argus.ir.machine import MI300X
 from argus.ir.types import DTYPES, DType
 from argus.kernels import pack
 from argus.kernels.gemm import gelu, gelu_tanh, relu, silu
@@ -27,6 +28,8 @@ EPILOGUES = {"relu": relu, "silu": silu, "gelu": gelu, "gelu_tanh": gelu_tanh}
 """Named epilogues. Any other `@argus.func` of one float32 tile may be passed directly."""
 
 OPERANDS = ("float16", "bfloat16", "float32", "float8_e4m3fn")
+WAVE_OPERANDS = (*OPERANDS, "float8_e4m3fnuz")
+"""Those of gfx942, whose matrix instructions take no other format of 8 bits than the last."""
 RESULTS = ("float16", "bfloat16", "float32")
 NEAR = 2**22
 """Elements: of rows that are fewer apart, 256 span less than 2**31 bytes."""
@@ -41,7 +44,7 @@ class Request:
     """A product c[.., m, n] of a[.., m, k] and b[.., n, k], each with two or three dimensions. The other tensors may be
     absent.
 
-    `turned`: a and b are exchanged, so that `bias` goes along m.
+    `turned`: a and b are exchanged, so that `bias` goes along m. `tf32`: float32 is multiplied as tfloat32.
     """
 
     a: torch.Tensor
@@ -53,6 +56,7 @@ class Request:
     scale_b: torch.Tensor | None
     epilogue: FuncSource | None
     turned: bool = False
+    tf32: bool = True
 
 
 def dtype_name(x: torch.Tensor | torch.dtype) -> str:
@@ -94,12 +98,19 @@ def check(
     scale_a: torch.Tensor | None,
     scale_b: torch.Tensor | None,
     epilogue: str | FuncSource | None,
+    tf32: bool = True,
 ) -> None:
-    """Raise LaunchError for tensors of wrong shapes or dtypes, and for an invalid epilogue."""
+    """Raise LaunchError for tensors of wrong shapes or dtypes, for an invalid epilogue, and for products that the
+    target has no instruction for."""
     shape = result_shape(a, b)
-    if dtype_name(a) != dtype_name(b) or dtype_name(a) not in OPERANDS:
+    target = target_of(str(a.device))
+    known = WAVE_OPERANDS if target == MI300X.target else OPERANDS
+    if dtype_name(a) != dtype_name(b) or dtype_name(a) not in known:
         what = f"`a` is of {dtype_name(a)} and `b` of {dtype_name(b)}"
-        raise LaunchError.of("dtype-mismatch", what, f"pass both of one of {', '.join(OPERANDS)}")
+        raise LaunchError.of("dtype-mismatch", what, f"pass both of one of {', '.join(known)}")
+    if dtype_name(a) == "float32" and not tf32 and target != MI300X.target:
+        what = f"{target} has no matrix instruction for float32 times float32"
+        raise LaunchError.of("no-matrix-instruction", what, "leave out `tf32=False`, or call `torch.matmul`")
     _check("out", out, (shape,), RESULTS)
     _check("residual", residual, (shape,), RESULTS)
     _check("bias", bias, ((shape[-1],),), RESULTS)
@@ -120,12 +131,13 @@ def request(
     scale_a: torch.Tensor | None,
     scale_b: torch.Tensor | None,
     epilogue: str | FuncSource | None,
+    tf32: bool = True,
 ) -> Request:
     """Return the checked request, with as few batches as views allow. Raises LaunchError."""
-    check(a, b, c, bias, residual, scale_a, scale_b, epilogue)
+    check(a, b, c, bias, residual, scale_a, scale_b, epilogue, tf32)
     a, b = (x[0] if x.ndim == 3 and x.shape[0] == 1 and c.ndim == 3 else x for x in (a, b))
     named = EPILOGUES[epilogue] if isinstance(epilogue, str) else epilogue
-    found = Request(a, b.mT, c, bias, residual, scale_a, scale_b, named)
+    found = Request(a, b.mT, c, bias, residual, scale_a, scale_b, named, tf32=tf32)
     return _folded(found) if c.ndim == 3 else found
 
 
@@ -197,7 +209,7 @@ def problem(r: Request) -> ProductShape:
         r.a.shape[-2], r.b.shape[-2], r.a.shape[-1], batch, bits, 8 * r.c.element_size(), target, bulk, *rows,
         bulk_out=stores, residual=0 if r.residual is None else 8 * r.residual.element_size(), loaded=loaded,
         a_line=lines[0], b_line=lines[1], pack_a=packs[0], pack_b=packs[1],
-        halves=bulk and not loaded and lines[0] == _ALIGNED and rows[0] and _in_two(r),
+        halves=bulk and not loaded and lines[0] == _ALIGNED and rows[0] and _in_two(r), exact=not r.tf32,
     )  # fmt: skip
 
 
@@ -263,7 +275,7 @@ def _room(rows: int, columns: int, dtype: torch.dtype, device: torch.device) -> 
 def turned(r: Request) -> Request:
     """Return the transposed product: b times a."""
     residual = None if r.residual is None else r.residual.mT
-    return Request(r.b, r.a, r.c.mT, r.bias, residual, r.scale_b, r.scale_a, r.epilogue, not r.turned)
+    return Request(r.b, r.a, r.c.mT, r.bias, residual, r.scale_b, r.scale_a, r.epilogue, not r.turned, r.tf32)
 
 
 def of_parts(r: Request, parts: torch.Tensor) -> Request:
@@ -288,10 +300,10 @@ def arguments(r: Request, bulk: bool, ones: torch.Tensor) -> tuple[tuple[torch.T
     a, a_names, a_strides = _stored(r.a, "M K", "a")
     b, b_names, b_strides = _stored(r.b, "N K", "b")
     c, c_names, _ = _stored(r.c, "M N", "c")
-    of: DType = DTYPES["tfloat32"] if dtype_name(r.a) == "float32" else DTYPES[dtype_name(r.a)]
+    of: DType = DTYPES["tfloat32"] if dtype_name(r.a) == "float32" and r.tf32 else DTYPES[dtype_name(r.a)]
     constants: dict[str, object] = {
         "IN": of,
-        "MULTIPLY": DTYPES["float16"] if of.bits == 8 and not bulk else of,
+        "MULTIPLY": _multiplied(of, target_of(str(r.a.device)), bulk),
         "OUT": DTYPES[dtype_name(c)],
         "A": a_names, "A_STRIDES": a_strides,
         "B": b_names, "B_STRIDES": b_strides,
@@ -315,12 +327,19 @@ def arguments(r: Request, bulk: bool, ones: torch.Tensor) -> tuple[tuple[torch.T
     return (a, b, c, bias, residual, scale_a, scale_b), constants
 
 
+def _multiplied(of: DType, target: str, bulk: bool) -> DType:
+    """Return the dtype in which operands are multiplied; all conversions of 8 bits to it are exact."""
+    if of.bits != 8 or bulk:
+        return of
+    return DTYPES["float8_e4m3fnuz" if target == MI300X.target else "float16"]
+
+
 def near(problem: ProductShape, tile: Tile, a: torch.Tensor, b: torch.Tensor) -> dict[str, int]:
     """Return the constant for rows of operands that are close together in memory, if it makes the tile's loop faster.
 
     gfx942 then loads by offsets of 32 bits.
     """
-    gains = problem.target == "gfx942" and (tile.block_m, tile.block_n, problem.bits) in NEAR_TILES
+    gains = problem.target == MI300X.target and (tile.block_m, tile.block_n, problem.bits) in NEAR_TILES
     return {"NEAR": NEAR} if gains and all(0 <= x.stride(-2) < NEAR for x in (a, b)) else {}
 
 

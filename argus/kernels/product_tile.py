@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import ceil
 
-from argus.ir.machine import H200
+from argus.ir.machine import H200, TF32_BITS
 
 ENGINES = "sm_90a"  # the target that has copy engines and wgmma
 _VECTOR_BITS = 128  # what the copy engine asks of rows
@@ -23,7 +23,7 @@ class ProductShape:
     is none. `loaded`: how many of the operands threads load, because the copy engine cannot. `a_line`, `b_line`: bytes
     that the rows of a tile start at multiples of, 16 to 128, which are a cache line. `pack_a`, `pack_b`: what has to be
     copied before wgmma and the copy engine take both operands. `halves`: a has as many rows that begin at whole sectors
-    as rows that do not, in turns.
+    as rows that do not, in turns. `exact`: operands of float32 are multiplied as they are, not as tfloat32.
     """
 
     m: int
@@ -44,6 +44,12 @@ class ProductShape:
     pack_a: bool = False
     pack_b: bool = False
     halves: bool = False
+    exact: bool = False
+
+    @property
+    def multiplied_bits(self) -> int:
+        """Bits of an operand that count for its products: of float32 those of tfloat32, unless it is `exact`."""
+        return TF32_BITS if self.bits == 32 and not self.exact else self.bits
 
     @property
     def packed(self) -> ProductShape:

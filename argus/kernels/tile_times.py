@@ -146,7 +146,7 @@ def ranked(problem: ProductShape, model: Modelled | None = None) -> list[tuple[T
 
 def _on_waves(p: ProductShape, tile: Tile) -> Estimate:
     shape = (tile.block_m, tile.block_n, tile.block_k, tile.num_warps)
-    return Estimate(wave_seconds(shape, p.m, p.n, p.k, p.batch, p.bits, tile.part), "", 1)
+    return Estimate(wave_seconds(shape, p.m, p.n, p.k, p.batch, p.multiplied_bits, tile.part), "", 1)
 
 
 def estimated(problem: ProductShape, tile: Tile, model: Modelled) -> Estimate:

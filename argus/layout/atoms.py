@@ -183,9 +183,21 @@ MFMA_32X32X8_16BIT = _mfma("mfma_32x32x8_16bit", 32, 8, 16)
 MFMA_16X16X16_16BIT = _mfma("mfma_16x16x16_16bit", 16, 16, 16)
 MFMA_32X32X16_8BIT = _mfma("mfma_32x32x16_8bit", 32, 16, 8)
 MFMA_16X16X32_8BIT = _mfma("mfma_16x16x32_8bit", 16, 32, 8)
-MFMA_SWAPPED = MappingProxyType(
-    {a: _swapped(a) for a in (MFMA_32X32X8_16BIT, MFMA_16X16X16_16BIT, MFMA_32X32X16_8BIT, MFMA_16X16X32_8BIT)}
+MFMA_32X32X2_32BIT = _mfma("mfma_32x32x2_32bit", 32, 2, 32)
+MFMA_16X16X4_32BIT = _mfma("mfma_16x16x4_32bit", 16, 4, 32)
+MFMA_32X32X4_XF32 = _mfma("mfma_32x32x4_xf32", 32, 4, 32)
+MFMA_16X16X8_XF32 = _mfma("mfma_16x16x8_xf32", 16, 8, 32)
+MFMA = (
+    MFMA_32X32X8_16BIT,
+    MFMA_16X16X16_16BIT,
+    MFMA_32X32X16_8BIT,
+    MFMA_16X16X32_8BIT,
+    MFMA_32X32X2_32BIT,
+    MFMA_16X16X4_32BIT,
+    MFMA_32X32X4_XF32,
+    MFMA_16X16X8_XF32,
 )
+MFMA_SWAPPED = MappingProxyType({a: _swapped(a) for a in MFMA})
 """By instruction: the same with its operands exchanged."""
 
 MMA_ATOMS: tuple[MmaAtom, ...] = (
@@ -193,10 +205,7 @@ MMA_ATOMS: tuple[MmaAtom, ...] = (
     MMA_M16N8K8_TF32,
     MMA_M16N8K32_8BIT,
     *WGMMA.values(),
-    MFMA_32X32X8_16BIT,
-    MFMA_16X16X16_16BIT,
-    MFMA_32X32X16_8BIT,
-    MFMA_16X16X32_8BIT,
+    *MFMA,
     *MFMA_SWAPPED.values(),
 )
 """Every matrix instruction of this file."""

@@ -18,7 +18,8 @@ from math import prod
 
 from argus.diagnostic import Diagnostic
 from argus.ir.affine import Facts, facts
-from argus.ir.nodes import Copy, For, Kernel, Mma, Shared, Stage, Tensor
+from argus.ir.expr import elements
+from argus.ir.nodes import Copy, For, Kernel, Map, Mma, Shared, Stage, Tensor, ThreadCopy
 from argus.ir.visit import walk
 from argus.layout import AnyLayout, IntTuple, Layout, Swizzle, SwizzledLayout
 from argus.passes.fresh import whole
@@ -120,9 +121,25 @@ def wave_layout(shape: tuple[int, ...], itemsize: int, order: tuple[int, ...]) -
 
 
 def _layout(kernel: Kernel, shared: Shared) -> AnyLayout:
-    operand = any(isinstance(s, Mma) and shared.name in (s.a.obj, s.b.obj) for s in walk(kernel.body))
-    chunk = _OPERAND if operand and target_of(kernel).vendor == "amd" else _CHUNK
+    chunk = _OPERAND if target_of(kernel).vendor == "amd" and _is_multiplied(kernel, shared.name) else _CHUNK
     return tile_layout(shared.shape, shared.dtype.bytes, _order(kernel, shared), chunk)
+
+
+def _is_multiplied(kernel: Kernel, tile: str) -> bool:
+    """Return True if products take a tile, or what elementwise statements make of it in registers."""
+    reach, more = set[str](), {tile}
+    while more - reach:
+        reach |= more
+        more = set()
+        for stmt in walk(kernel.body):
+            match stmt:
+                case Mma(a=a, b=b) if a.obj in reach or b.obj in reach:
+                    return True
+                case ThreadCopy(dst=dst, src=src) if src.obj in reach:
+                    more.add(dst.obj)
+                case Map(dst=dst, value=value) if any(e.obj in reach for e in elements(value)):
+                    more.add(dst.obj)
+    return False
 
 
 def _order(kernel: Kernel, shared: Shared) -> tuple[int, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isfinite
 
 import numpy as np
 
@@ -40,7 +41,8 @@ def computed(
 
 
 def _of(block: Block, value: Expr, step: Step, on: Array, warp: bool, places: dict[Elem, AccessCells]) -> Tags:
-    """Apply rule 2: constants stay constants when moved and cast, but not in arithmetic; conditions carry no tag."""
+    """Apply rule 2: constants stay constants when moved, cast and scaled, but not in other arithmetic; conditions carry
+    no tag."""
     n, schemas = step.domain.size, block.run.schemas
     assert schemas is not None
 
@@ -56,6 +58,8 @@ def _of(block: Block, value: Expr, step: Step, on: Array, warp: bool, places: di
             tags.summed[:] = False
             return tags
         case Op(op="cast", args=(inner,)):
+            return of(inner)
+        case Op(op="mul", args=(inner, Const(value=factor)) | (Const(value=factor), inner)) if isfinite(factor):
             return of(inner)
         case Op(op="where", args=(_, x, y)):
             return join([of(x), of(y)], n, schemas)

@@ -193,6 +193,11 @@ def waves() -> str:
         "alignas(16) float sums[3] = {x[0], x[0], x[0]}, factors[3] = {1.0f, 2.0f, 3.0f};",
         "argus::add_products<3>(sums, factors, factors);",
         "x[0] = sums[2];",
+        "alignas(16) argus::e4m3fn eights[4] = {argus::cast<argus::e4m3fn>(x[0])};",
+        "alignas(16) argus::e4m3fnuz halves[4];",
+        "argus::halve<4>(eights, halves);",
+        "argus::halve<3>(eights, halves);",
+        "x[0] += argus::cast<float>(halves[0]);",
         "argus::store_global<1>(b, t, x);",
     ]
     parameters = "const float* ARGUS_RESTRICT a, float* ARGUS_RESTRICT b, int p"

@@ -98,6 +98,8 @@ def test_attention(target: str, warp_size: int) -> None:
         ("sm_90a", 32, float8_e4m3fn, (64, 64, 64)),
         ("gfx942", 64, int8, (64, 64, 32)),
         ("gfx942", 64, float8_e4m3fnuz, (64, 64, 32)),
+        ("gfx942", 64, float32, (64, 64, 16)),
+        ("gfx942", 64, tfloat32, (64, 64, 16)),
     ],
 )
 def test_gemm_of_other_types(target: str, warp_size: int, dtype: DType, tile: tuple[int, int, int]) -> None:

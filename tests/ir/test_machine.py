@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from argus.ir.machine import A100, H200, L40S, MI300X, Machine
+from argus.ir.machine import A100, H200, L40S, MI300X, TF32_BITS, Machine
 from argus.ir.target import TARGETS, target_of
 
 
@@ -18,6 +18,7 @@ from argus.ir.target import TARGETS, target_of
         (A100, 32, 156),
         (MI300X, 8, 2614.9),
         (MI300X, 16, 1307.4),
+        (MI300X, TF32_BITS, 653.7),
         (MI300X, 32, 163.4),
     ],
 )

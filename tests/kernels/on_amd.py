@@ -64,6 +64,11 @@ def latent(queries: int) -> None:
     kernels.attention_decode_latent(q, cache, table, lens, scale=0.1)
 
 
+def squared(dtype: torch.dtype, **more: bool) -> None:
+    x = rows(64).to(dtype)
+    assert kernels.matmul(x, x.T, **more).shape == (4, 4)
+
+
 CALLS: dict[str, Callable[[], Any]] = {
     "softmax 16384 float32": lambda: kernels.softmax(rows(16384, torch.float32)),
     "softmax 24576": lambda: kernels.softmax(rows(24576)),
@@ -77,6 +82,13 @@ CALLS: dict[str, Callable[[], Any]] = {
     "latent heads": lambda: latent(1),
     "latent heads, more queries": lambda: latent(3),
     "matmul": lambda: kernels.matmul(rows(64), rows(64).T),
+    "matmul of float32": lambda: squared(torch.float32, tf32=False),
+    "matmul of tfloat32": lambda: squared(torch.float32),
+    "matmul of e4m3fn": lambda: squared(torch.float8_e4m3fn),
+    "matmul of e4m3fnuz": lambda: squared(torch.float8_e4m3fnuz),
+    "matmul of both": lambda: kernels.matmul(
+        rows(64).to(torch.float8_e4m3fnuz), rows(64).to(torch.float8_e4m3fn).T
+    ),
 }
 
 

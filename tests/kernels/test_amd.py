@@ -30,10 +30,15 @@ PRODUCTS = {
     "latent heads": ["argus_attention_decode_rows", "argus_attention_combine"],
     "latent heads, more queries": ["argus_attention_decode_rows"],  # the other kernel is loaded already
 }
+FORMATS = dict.fromkeys(
+    (f"matmul of {name}" for name in ("float32", "tfloat32", "e4m3fn", "e4m3fnuz")), ["argus_gemm"]
+) | {"matmul of both": ["`a` is of float8_e4m3fnuz and `b` of float8_e4m3fn"]}
 
 
 @pytest.mark.parametrize(
-    "loaded", [{name: [entry] for name, entry in ROWS.items()}, PRODUCTS], ids=["rows", "products"]
+    "loaded",
+    [{name: [entry] for name, entry in ROWS.items()}, PRODUCTS, FORMATS],
+    ids=["rows", "products", "formats"],
 )
 def test_every_call_is_proved_and_built(loaded: dict[str, list[str]]) -> None:
     require(find_compiler(), "clang 17 or newer")

@@ -174,6 +174,12 @@ def test_a_second_call_prepares_nothing() -> None:
 
 
 Call = Callable[[torch.Tensor, torch.Tensor], Any]
+
+
+def _eights(a: torch.Tensor, b: torch.Tensor, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    return a.to(dtype), b.to(dtype)
+
+
 REFUSED: dict[str, tuple[Call, str]] = {
     "extents": (lambda a, b: matmul(a, a), "shape-mismatch"),
     "ranks": (lambda a, b: matmul(a[0], b), "shape-mismatch"),
@@ -181,6 +187,8 @@ REFUSED: dict[str, tuple[Call, str]] = {
     "integers": (lambda a, b: matmul(a.int(), b.int()), "dtype-mismatch"),
     "a bias": (lambda a, b: matmul(a, b, bias=a[0]), "shape-mismatch"),
     "a scale": (lambda a, b: matmul(a, b, scale_a=a[0, :1]), "dtype-mismatch"),
+    "a format of another machine": (lambda a, b: matmul(*_eights(a, b, torch.float8_e4m3fnuz)), "dtype-mismatch"),
+    "exact float32": (lambda a, b: matmul(a.float(), b.float(), tf32=False), "no-matrix-instruction"),
     "an epilogue": (lambda a, b: matmul(a, b, epilogue="tanh"), "argument-type"),
     "a result": (lambda a, b: matmul(a, b, out=a), "shape-mismatch"),
     "a dtype of the result": (lambda a, b: matmul(a, b, out_dtype=torch.int8), "dtype-mismatch"),

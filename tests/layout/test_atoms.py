@@ -99,6 +99,10 @@ def test_wgmma_a_in_registers_is_four_warps_of_mma_a(bits: int, a: Formula) -> N
         (atoms.MFMA_16X16X16_16BIT, 16, 4),
         (atoms.MFMA_32X32X16_8BIT, 32, 8),
         (atoms.MFMA_16X16X32_8BIT, 16, 8),
+        (atoms.MFMA_32X32X2_32BIT, 32, 1),
+        (atoms.MFMA_16X16X4_32BIT, 16, 1),
+        (atoms.MFMA_32X32X4_XF32, 32, 2),
+        (atoms.MFMA_16X16X8_XF32, 16, 2),
     ],
     ids=lambda x: getattr(x, "name", ""),
 )

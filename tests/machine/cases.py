@@ -13,11 +13,12 @@ import numpy as np
 from argus.compile import elaborate
 from argus.frontend import Options
 from argus.ir.nodes import Kernel
-from argus.ir.types import DType, bfloat16, float8_e4m3fnuz
+from argus.ir.types import DType, bfloat16, float8_e4m3fn, float8_e4m3fnuz, float32
 from argus.kernels import experts
 from argus.kernels.attention_tiles import AttentionShape, wave_tiles
 from argus.kernels.operands import NEAR
 from argus.passes import lower
+from argus.simulate.numeric import from_bits
 from argus.source import SourceFile
 from tests.backend.host import from_bfloat16, to_bfloat16
 from tests.machine.gfx942.code import Code
@@ -79,6 +80,34 @@ def gemm_fp8(rows: int, columns: int, waves: int, m: int, n: int, k: int) -> Cas
     a, b = bits[:m], bits[m:]
     right = FP8["fp8"][a].astype(np.float64) @ FP8["fp8"][b].T
     return _product(constants, waves, (rows, columns), a, b, np.zeros((m, n), np.uint16), right, (2**-7, 1e-3))
+
+
+@cache
+def gemm_float32(dtype: DType, rows: int, columns: int, waves: int, m: int, n: int, k: int) -> Case:
+    """The same of float32: as it is, or as tfloat32, of which 10 bits of the mantissa count."""
+    constants = {"BLOCK_M": rows, "BLOCK_N": columns, "BLOCK_K": 16, "STAGES": 2, "PRODUCERS": 0,
+                 "IN": dtype, "MULTIPLY": dtype, "OUT": float32}  # fmt: skip
+    a, b = random(m, k).astype(np.float32), random(n, k).astype(np.float32)
+    left, right = (x.astype(np.float64) if dtype == float32 else nearest_tfloat32(x) for x in (a, b))
+    return _product(constants, waves, (rows, columns), a, b, np.zeros((m, n), np.float32), left @ right.T, (1e-5, 1e-5))
+
+
+def nearest_tfloat32(x: Any) -> Any:
+    """The nearest numbers with 10 bits of mantissa, as float64; between two the larger one."""
+    return ((x.view(np.uint32) + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32).astype(np.float64)
+
+
+@cache
+def gemm_e4m3fn(rows: int, columns: int, waves: int, m: int, n: int, k: int) -> Case:
+    """The same of the format of other machines, whose halves are multiplied. Each of its finite numbers takes part."""
+    constants = {"BLOCK_M": rows, "BLOCK_N": columns, "BLOCK_K": 64, "STAGES": 2, "PRODUCERS": 0,
+                 "IN": float8_e4m3fn, "MULTIPLY": float8_e4m3fnuz, "OUT": float32}  # fmt: skip
+    finite = np.delete(np.arange(256, dtype=np.uint8), (0x7F, 0xFF))
+    bits = np.random.default_rng(k).choice(finite, (m + n, k))
+    bits.reshape(-1)[:254] = finite
+    a, b = bits[:m], bits[m:]
+    right = from_bits(a, float8_e4m3fn).astype(np.float64) @ from_bits(b, float8_e4m3fn).T
+    return _product(constants, waves, (rows, columns), a, b, np.zeros((m, n), np.float32), right, (1e-5, 0.25))
 
 
 @cache

@@ -17,6 +17,7 @@ from argus.source import SourceFile
 FILE = Path("argus/kernels/gemm.py")
 TILE = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64, "STAGES": 2, "PRODUCERS": 0}
 FP8 = {"IN": float8_e4m3fnuz, "MULTIPLY": float8_e4m3fnuz}
+HALVES = {"IN": float8_e4m3fn, "MULTIPLY": float8_e4m3fnuz}
 PAIR = """
 import argus
 import argus.language as al
@@ -63,6 +64,7 @@ def test_two_formats_in_one_product(other: Any) -> None:
 def test_the_format_of_other_machines() -> None:
     source = SourceFile(str(FILE), FILE.read_text(encoding="utf-8"))
     lowered(source, "gemm", **TILE, **FP8)
+    lowered(source, "gemm", **TILE, **HALVES)
     found = refused(source, "gemm", **TILE, IN=float8_e4m3fn, MULTIPLY=float8_e4m3fn)
     assert found.code == "no-matrix-instruction"
     assert "gfx942 has no matrix instruction for float8_e4m3fn" in found.message

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 
 from argus.ir.nodes import Kernel
-from argus.ir.types import DType, bfloat16, float8_e4m3fn, float8_e4m3fnuz, int8, tfloat32
+from argus.ir.types import DType, bfloat16, float8_e4m3fn, float8_e4m3fnuz, float32, int8, tfloat32
 from argus.passes import lower
 from argus.simulate import simulate
 from argus.simulate.numeric import round_to
@@ -85,6 +85,8 @@ def test_gemm_of_b_by_columns(target: str, warp_size: int) -> None:
         ("sm_90a", 32, float8_e4m3fn, (64, 64, 64)),
         ("gfx942", 64, int8, (64, 64, 32)),
         ("gfx942", 64, float8_e4m3fnuz, (64, 64, 32)),
+        ("gfx942", 64, float32, (64, 64, 16)),
+        ("gfx942", 64, tfloat32, (64, 64, 16)),
     ],
 )
 def test_gemm_of_other_types(target: str, warp_size: int, dtype: DType, tile: tuple[int, int, int]) -> None:

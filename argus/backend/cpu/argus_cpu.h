@@ -69,6 +69,9 @@ template <int N, class T> void narrow_moderate(const float* from, T* to) { narro
 template <int N, class From, class To> void widen(const From* from, To* to) {
     for (int i = 0; i < N; ++i) to[i] = cast<To>(from[i]);
 }
+template <int N, class From, class To> void halve(const From* from, To* to) {
+    for (int i = 0; i < N; ++i) to[i] = cast<To>(cast<float>(from[i]) * 0.5f);
+}
 template <int MOST, class T> void fractions(unsigned word, int place, T less, T* to) {
     constexpr float unit = detail::same<T, f16> ? 1.0f / 512 : 1.0f / 64;
     for (int i = 0; i < 2; ++i)

@@ -103,6 +103,14 @@ ARGUS_MATRIX(mfma_f32_32x32x16_fp8_t, float, 32, 32, 16, AmdTransposed<32, 8>)
 ARGUS_MATRIX(mfma_f32_16x16x32_fp8_t, float, 16, 16, 32, AmdTransposed<16, 8>)
 ARGUS_MATRIX(mfma_i32_32x32x16_t, int, 32, 32, 16, AmdTransposed<32, 8>)
 ARGUS_MATRIX(mfma_i32_16x16x32_t, int, 16, 16, 32, AmdTransposed<16, 8>)
+ARGUS_MATRIX(mfma_f32_32x32x2, float, 32, 32, 2, Amd<32, 1>)
+ARGUS_MATRIX(mfma_f32_16x16x4, float, 16, 16, 4, Amd<16, 1>)
+ARGUS_MATRIX(mfma_f32_32x32x4_xf32, float, 32, 32, 4, Amd<32, 2>)
+ARGUS_MATRIX(mfma_f32_16x16x8_xf32, float, 16, 16, 8, Amd<16, 2>)
+ARGUS_MATRIX(mfma_f32_32x32x2_t, float, 32, 32, 2, AmdTransposed<32, 1>)
+ARGUS_MATRIX(mfma_f32_16x16x4_t, float, 16, 16, 4, AmdTransposed<16, 1>)
+ARGUS_MATRIX(mfma_f32_32x32x4_xf32_t, float, 32, 32, 4, AmdTransposed<32, 2>)
+ARGUS_MATRIX(mfma_f32_16x16x8_xf32_t, float, 16, 16, 8, AmdTransposed<16, 2>)
 #endif
 #undef ARGUS_MATRIX
 

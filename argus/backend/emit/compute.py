@@ -21,7 +21,7 @@ from argus.ir.expr import OPERATORS, REDUCTIONS, Const, Coord, Elem, Expr, Op, c
 from argus.ir.instruction import REDUCES
 from argus.ir.nodes import Accumulate, Fragment, Map, Tensor
 from argus.ir.promise import MODERATE, promised
-from argus.ir.types import bfloat16, float16, float32, int32
+from argus.ir.types import bfloat16, float8_e4m3fn, float8_e4m3fnuz, float16, float32, int32
 
 
 def emit_map(stmt: Map, writer: Writer) -> None:
@@ -29,6 +29,9 @@ def emit_map(stmt: Map, writer: Writer) -> None:
     domain = domain_of(stmt.layout, 1, writer, stmt.span)
     if stmt.scope == "warp":
         emit_shuffle(stmt, domain, writer)
+        return
+    if writer.waves and (source := _halved(stmt, writer)) is not None:
+        writer.line(f"argus::halve<{domain.layout.num_values}>({writer.names[source]}, {writer.names[stmt.dst.obj]});")
         return
     if (wide := _narrowed(stmt, writer)) is not None:
         _narrow(stmt, wide, domain, writer)
@@ -66,13 +69,29 @@ def _narrowed(stmt: Map, writer: Writer) -> Expr | None:
 def _widened(stmt: Map, writer: Writer) -> str | None:
     """Return the tile of 8 bits that a statement converts to floats of 16 bits, register by register, or None."""
     match stmt.value:
-        case Op(op="cast", args=(Elem(obj=name, index=index),), dtype=dtype) if dtype in (bfloat16, float16):
-            tiles = writer.fragment(name), writer.fragment(stmt.dst.obj)
-            whole = index == stmt.dst.index == coords(len(stmt.shape))
-            alike = all(tile is not None and tile.layout == stmt.layout for tile in tiles)
-            return name if whole and alike and tiles[0] is not None and tiles[0].dtype.bits == 8 else None
+        case Op(op="cast", args=(Elem() as source,), dtype=dtype) if dtype in (bfloat16, float16):
+            return source.obj if source.dtype.bits == 8 and _register_by_register(stmt, source, writer) else None
         case _:
             return None
+
+
+def _halved(stmt: Map, writer: Writer) -> str | None:
+    """Return the tile of float8_e4m3fn whose halves a statement makes float8_e4m3fnuz, register by register, or None.
+    """
+    match stmt.value:
+        case Op(
+            op="cast", args=(Op(op="mul", args=(Op(op="cast", args=(Elem() as source,)), Const(value=0.5)), dtype=wide),)
+        ) if (source.dtype, wide, stmt.value.dtype) == (float8_e4m3fn, float32, float8_e4m3fnuz):
+            return source.obj if _register_by_register(stmt, source, writer) else None
+        case _:
+            return None
+
+
+def _register_by_register(stmt: Map, source: Elem, writer: Writer) -> bool:
+    """Return True if a statement fills a whole tile, each register from the same one of the tile `source`."""
+    tiles = writer.fragment(source.obj), writer.fragment(stmt.dst.obj)
+    whole = source.index == stmt.dst.index == coords(len(stmt.shape))
+    return whole and all(tile is not None and tile.layout == stmt.layout for tile in tiles)
 
 
 def _of_sums(stmt: Map, writer: Writer) -> tuple[Expr, Expr, Expr] | None:

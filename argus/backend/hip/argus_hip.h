@@ -182,6 +182,29 @@ template <int N, class From, class To> ARGUS_FN void widen(const From* from, To*
 #pragma unroll
     for (int i = 0; i < N; ++i) to[i] = cast<To>(from[i]);
 }
+namespace target {
+// Four numbers of e4m3fn, halved, as e4m3fnuz: its exponents are one less, so most bits stay. But 0x80 is -0 of the one
+// and NaN of the other, and 0x7f and 0xff are NaN of the one and 240 and -240 of the other. No sum below passes the end
+// of its byte: 0x7f + 1 is 0x80, as wanted.
+ARGUS_FN unsigned halved(unsigned word) {
+    constexpr unsigned ones = 0x01010101u, signs = 0x80808080u;
+    const unsigned magnitudes = word & ~signs;
+    const unsigned nans = (magnitudes + ones) >> 7 & ones, others = magnitudes + (signs - ones);  // its sign: not 0
+    return (magnitudes + nans) | (word & others & signs);
+}
+}  // namespace target
+template <int N, class From, class To> ARGUS_FN void halve(const From* from, To* to) {
+    static_assert(detail::same<From, e4m3fn> && detail::same<To, e4m3fnuz>, "of e4m3fn, e4m3fnuz");
+    if constexpr (N % 4 == 0) {
+        using W = target::word<4, From>;
+#pragma unroll
+        for (int i = 0; i < N; i += 4) *(W*)(to + i) = target::halved(*(const W*)(from + i));
+    } else {
+#pragma unroll
+        for (int i = 0; i < N; ++i) to[i] = To{static_cast<unsigned char>(target::halved(from[i].bits))};
+    }
+}
+
 template <int MOST, class T> ARGUS_FN void fractions(unsigned word, int place, T less, T* to) {
     constexpr float unit = detail::same<T, f16> ? 1.0f / 512 : 1.0f / 64;
     for (int i = 0; i < 2; ++i)
@@ -389,6 +412,39 @@ ARGUS_MFMA_I8(mfma_i32_32x32x16, __builtin_amdgcn_mfma_i32_32x32x16_i8, i32x16)
 ARGUS_MFMA_I8(mfma_i32_16x16x32, __builtin_amdgcn_mfma_i32_16x16x32_i8, i32x4)
 #undef ARGUS_MFMA_I8
 
+#define ARGUS_MFMA_F32(NAME, BUILTIN, D)                                                                           \
+    template <class A, class B> ARGUS_FN void NAME(float* d, const A* a, const B* b) {                             \
+        using namespace target;                                                                                    \
+        static_assert(detail::same<A, float> && detail::same<B, float>, "operands: float");                        \
+        *(D*)d = BUILTIN(*a, *b, as<D>(d), 0, 0, 0);                                                               \
+    }
+ARGUS_MFMA_F32(mfma_f32_32x32x2, __builtin_amdgcn_mfma_f32_32x32x2f32, f32x16)
+ARGUS_MFMA_F32(mfma_f32_16x16x4, __builtin_amdgcn_mfma_f32_16x16x4f32, f32x4)
+#undef ARGUS_MFMA_F32
+
+namespace target {
+// The machine drops the last 13 bits of operands, of which NaN may have no others. So half a unit of the last bit that
+// remains is added before: 2^-11 of the number's power of two, which is the number without its fraction. Where the sum
+// is not exact, it has just passed the next power of two, and what it lost is dropped anyway. NaN stays NaN, infinity
+// infinity; a subnormal number is cut off.
+ARGUS_FN f32x2 nearest_tf32(const tf32* x) {
+    constexpr unsigned power = 0xff800000u;
+    constexpr f32x2 half = {0x1p-11f, 0x1p-11f};
+    const f32x2 powers = {float_of(x[0].bits & power), float_of(x[1].bits & power)};
+    return __builtin_elementwise_fma(powers, half, f32x2{float_of(x[0].bits), float_of(x[1].bits)});
+}
+}  // namespace target
+
+#define ARGUS_MFMA_XF32(NAME, BUILTIN, D)                                                                          \
+    template <class A, class B> ARGUS_FN void NAME(float* d, const A* a, const B* b) {                             \
+        using namespace target;                                                                                    \
+        static_assert(detail::same<A, tf32> && detail::same<B, tf32>, "operands: tf32");                           \
+        *(D*)d = BUILTIN(nearest_tf32(a), nearest_tf32(b), as<D>(d), 0, 0, 0);                                     \
+    }
+ARGUS_MFMA_XF32(mfma_f32_32x32x4_xf32, __builtin_amdgcn_mfma_f32_32x32x4_xf32, f32x16)
+ARGUS_MFMA_XF32(mfma_f32_16x16x8_xf32, __builtin_amdgcn_mfma_f32_16x16x8_xf32, f32x4)
+#undef ARGUS_MFMA_XF32
+
 // The transposed product, of exchanged operands: a lane holds consecutive columns of a row.
 #define ARGUS_MFMA_T(NAME, D)                                                                                      \
     template <class A, class B> ARGUS_FN void NAME##_t(D* d, const A* a, const B* b) { NAME(d, b, a); }
@@ -398,6 +454,10 @@ ARGUS_MFMA_T(mfma_f32_32x32x16_fp8, float)
 ARGUS_MFMA_T(mfma_f32_16x16x32_fp8, float)
 ARGUS_MFMA_T(mfma_i32_32x32x16, int)
 ARGUS_MFMA_T(mfma_i32_16x16x32, int)
+ARGUS_MFMA_T(mfma_f32_32x32x2, float)
+ARGUS_MFMA_T(mfma_f32_16x16x4, float)
+ARGUS_MFMA_T(mfma_f32_32x32x4_xf32, float)
+ARGUS_MFMA_T(mfma_f32_16x16x8_xf32, float)
 #undef ARGUS_MFMA_T
 
 // ---- loads to LDS

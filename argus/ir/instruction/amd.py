@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from argus.ir.instruction.row import CopyRow, Law, Mechanism, MmaRow, Order, Row, StepRow
-from argus.ir.types import DType, bfloat16, float8_e4m3fnuz, float8_e5m2fnuz, float16, float32, int8, int32
+from argus.ir.types import DType, bfloat16, float8_e4m3fnuz, float8_e5m2fnuz, float16, float32, int8, int32, tfloat32
 from argus.layout.atoms import (
+    MFMA_16X16X4_32BIT,
+    MFMA_16X16X8_XF32,
     MFMA_16X16X16_16BIT,
     MFMA_16X16X32_8BIT,
+    MFMA_32X32X2_32BIT,
+    MFMA_32X32X4_XF32,
     MFMA_32X32X8_16BIT,
     MFMA_32X32X16_8BIT,
     MFMA_SWAPPED,
@@ -59,4 +63,8 @@ AMD: tuple[Row, ...] = (
     *_mfma("mfma_f32_16x16x32_fp8", MFMA_16X16X32_8BIT, (float8_e4m3fnuz, float8_e5m2fnuz), float32),
     *_mfma("mfma_i32_32x32x16", MFMA_32X32X16_8BIT, (int8,), int32),
     *_mfma("mfma_i32_16x16x32", MFMA_16X16X32_8BIT, (int8,), int32),
+    *_mfma("mfma_f32_32x32x2", MFMA_32X32X2_32BIT, (float32,), float32),
+    *_mfma("mfma_f32_16x16x4", MFMA_16X16X4_32BIT, (float32,), float32),
+    *_mfma("mfma_f32_32x32x4_xf32", MFMA_32X32X4_XF32, (tfloat32,), float32),
+    *_mfma("mfma_f32_16x16x8_xf32", MFMA_16X16X8_XF32, (tfloat32,), float32),
 )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from math import isfinite
 
 from argus.ir.expr import REDUCTIONS, Const, Coord, Elem, Expr, Op, rewrite
 from argus.ir.nodes import Accumulate, Copy, DataValue, Map, Mma, Once, Tag, TagField, TagTerm, Tensor
@@ -211,6 +212,10 @@ class TagAnalysis:
             case Op(op="cast" | "neg", args=(inner,)):
                 value = self.of_expr(site, inner)
                 return value if expr.op == "cast" else Value((), value.tagged, value.mixed, value.exact)
+            case Op(op="mul", args=(inner, Const(value=factor)) | (Const(value=factor), inner)) if isfinite(factor):
+                value = self.of_expr(site, inner)
+                zeros = tuple((s, c) for s, c in value.neutral if c is not None and c.value == 0)
+                return Value(zeros, value.tagged, value.mixed, value.exact)
             case Op(op="where", args=(_, a, b)):
                 return join(self.of_expr(site, a), self.of_expr(site, b))
             case Op(op=name) if name in _TRANSPARENT_CONDITIONS:
