@@ -120,8 +120,8 @@ _WAVES = (
     _f("narrow_moderate", "int N, class T", "void", "const float* from, T* to",
        "narrow<N>(from, to) where from[i] is 0, or of a magnitude from 2^-126 to 2^100; else to[i] is any number",
        "", AMD),
-    _f("halve", "int N, class From, class To", "void", "const From* from, To* to", "to[i] = cast<To>(from[i] / 2), which "
-       "is exact; From: e4m3fn, To: e4m3fnuz", "", AMD),
+    _f("halve", "int N, class From, class To", "void", "const From* from, To* to", "to[i] = cast<To>(from[i] / 2), "
+       "which is exact; From: e4m3fn, To: e4m3fnuz", "", AMD),
     _f("sum_of", "int N", "float", "float x, const float* values", "the sum of x and of N values, in any order", "",
        AMD),
     _f("add_products", "int N", "void", "float* sums, const float* left, const float* right",

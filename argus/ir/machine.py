@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-
 TF32_BITS = 19
 """Bits of a tfloat32 number that are multiplied."""
 

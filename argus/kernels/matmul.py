@@ -68,8 +68,9 @@ class Matmul(Shared):
 
         `a` is `[M, K]` or `[Z, M, K]`, `b` `[K, N]` or `[Z, K, N]`, of one dtype: float16, bfloat16, float8_e4m3fn, on
         gfx942 float8_e4m3fnuz, or float32. That is multiplied as tfloat32 (10 bits of mantissa), or as it is with
-        `tf32=False`, which needs gfx942. Views are taken as they are: transposed, padded, misaligned. `bias` is `[N]`; `residual` has the result's shape; `scale_a` is of float32, `[1]` or `[M]`, and
-        `scale_b` `[1]` or `[N]`. `epilogue` is "relu", "silu", "gelu", "gelu_tanh", or an `@argus.func` of one tile of
+        `tf32=False`, which needs gfx942. Views are taken as they are: transposed, padded, misaligned. `bias` is `[N]`;
+        `residual` has the result's shape; `scale_a` is of float32, `[1]` or `[M]`, and `scale_b` `[1]` or `[N]`.
+        `epilogue` is "relu", "silu", "gelu", "gelu_tanh", or an `@argus.func` of one tile of
         float32. The result is of `out_dtype` (float16, bfloat16 or float32; by default that of `a`, of 8-bit operands
         bfloat16), and is written to `out` if that is given, which overlaps no operand.
 

@@ -30,9 +30,10 @@ PRODUCTS = {
     "latent heads": ["argus_attention_decode_rows", "argus_attention_combine"],
     "latent heads, more queries": ["argus_attention_decode_rows"],  # the other kernel is loaded already
 }
-FORMATS = dict.fromkeys(
-    (f"matmul of {name}" for name in ("float32", "tfloat32", "e4m3fn", "e4m3fnuz")), ["argus_gemm"]
-) | {"matmul of both": ["`a` is of float8_e4m3fnuz and `b` of float8_e4m3fn"]}
+FORMATS = {
+    **{f"matmul of {name}": ["argus_gemm"] for name in ("float32", "tfloat32", "e4m3fn", "e4m3fnuz")},
+    "matmul of both": ["`a` is of float8_e4m3fnuz and `b` of float8_e4m3fn"],
+}
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,9 @@ import argus
 import argus.language as al
 
 @argus.kernel(num_warps=1)
-def rounded(x: al.Tensor[al.tfloat32, "32 16"], one: al.Tensor[al.tfloat32, "32 16"], out: al.Tensor[al.float32, "32 32"]):
+def rounded(
+    x: al.Tensor[al.tfloat32, "32 16"], one: al.Tensor[al.tfloat32, "32 16"], out: al.Tensor[al.float32, "32 32"]
+):
     al.grid(1)
     al.store(out[:, :], al.mma(al.stage(x[:, :]), al.stage(one[:, :]), al.zeros((32, 32), al.float32)))
 """
