@@ -79,9 +79,9 @@ def _halved(stmt: Map, writer: Writer) -> str | None:
     """Return the tile of float8_e4m3fn whose halves a statement makes float8_e4m3fnuz, register by register, or None.
     """
     match stmt.value:
-        case Op(op="cast", args=(Op(op="mul", args=(Op(op="cast", args=(Elem() as source,)), Const(value=0.5))) as half,)):
-            known = (source.dtype, half.dtype, stmt.value.dtype) == (float8_e4m3fn, float32, float8_e4m3fnuz)
-            return source.obj if known and _register_by_register(stmt, source, writer) else None
+        case Op(op="cast", args=(Op(op="mul", args=(Op(op="cast", args=(Elem() as e,)), Const(value=0.5))) as half,)):
+            known = (e.dtype, half.dtype, stmt.value.dtype) == (float8_e4m3fn, float32, float8_e4m3fnuz)
+            return e.obj if known and _register_by_register(stmt, e, writer) else None
         case _:
             return None
 
