@@ -59,7 +59,8 @@ def test_nothing_of_a_candidate_runs_as_python(problem: Problem, tmp_path: Path)
 @pytest.mark.parametrize(
     "added",
     [
-        "from argus.kernels.rows import x\n",
+        "from argus.kernels.attention_scores import raise_top\n",
+        "from argus import kernel, func as helper\n\n\n@helper\ndef half(x):\n    return x / 2\n",
         "import argus\n",
         "HALF = TWICE * -0.5\n",
         "LEAST = -float('inf')\n",
@@ -77,6 +78,15 @@ def test_the_authors_own_python_stays_and_is_run_as_often() -> None:
     assert foreign(author, author.replace("squares", "total")) == ""
     assert "print(os.name)" in foreign(author, f"{author}print(os.name)\n")
     assert "`os`" in foreign(author, f"{author}from argus import kernel as os\n")
+
+
+def test_the_authors_names_are_followed() -> None:
+    """A file may call the package, or a kernel, what it likes; a candidate may change that kernel, and nothing else."""
+    author = KERNEL.replace("import argus\n", "import argus as tiles\n").replace("@argus.", "@tiles.")
+    author = author.replace("def norm(", "def sum(")
+    assert foreign(author, author.replace("squares", "total")) == ""
+    assert "tiles" in foreign(author, author.replace("import argus as tiles\n", "import argus as tiles\ntiles = 3\n"))
+    assert "def sum(x)" in foreign(KERNEL, f"{KERNEL}\n\n@argus.func\ndef sum(x):\n    return x\n")
 
 
 def test_names_of_the_machine_are_names_like_others(problem: Problem) -> None:
@@ -120,6 +130,8 @@ def test_less_precise_arithmetic_is_found_in_the_results() -> None:
     """Casts are transparent to a specification over the reals, so results are compared as well."""
     exact = torch.randn(1000)
     assert difference(torch, exact.half().float(), exact) != ""
+    assert difference(torch, (exact + 1e30) - 1e30, exact) != ""
+    assert difference(torch, exact * 1e-44 / 1e-44, exact) != ""
     assert difference(torch, exact + 1e-6 * exact, exact) == ""
 
 
