@@ -108,7 +108,8 @@ def expert_rows(
         rows = al.load(token[q], mask=q < end)
     tile = (COLUMNS, ROWS) if SWAPPED else (ROWS, COLUMNS)
     gate = al.zeros(tile, al.float32)
-    up = al.zeros(tile, al.float32)
+    if ACTIVATION is not None:
+        up = al.zeros(tile, al.float32)
     for k0 in al.pipelined(0, K, DEPTH, stages=STAGES, producer_warps=PRODUCERS):
         if token is None:
             xt = al.stage(x[m0 : m0 + ROWS, k0 : k0 + DEPTH], boundary_check=(0, 1))

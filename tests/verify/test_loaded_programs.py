@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from argus.compile import prove
+import re
+
+from argus.compile import elaborate, lower, prove, read, verify
 from argus.diagnostic import Verdict
 from argus.frontend import Options
+from argus.ir.text import print_kernel
 from argus.source import SourceFile
 
 KERNEL = """
@@ -67,3 +70,24 @@ def test_programs_of_another_expert_are_refuted_or_unknown() -> None:
     wrong = KERNEL.replace("al.load(expert[i])", "al.load(expert[0])")
     assert wrong != KERNEL
     assert verdict_of(wrong)[0] is not Verdict.PROVED
+
+
+IN_TURNS = KERNEL.replace("persistent=True", 'persistent=True, schedule="pingpong"').replace("0, deep, BK", "0, K, BK")
+
+
+def test_groups_in_turns_are_proved() -> None:
+    verdict, messages = verdict_of(IN_TURNS)
+    assert verdict is Verdict.PROVED, messages
+
+
+def test_a_group_that_stores_nothing_is_not() -> None:
+    """Each program is run by one of two groups, so it does not help that the other would store."""
+    options = Options("sm_90a")
+    text = print_kernel(lower(elaborate(SourceFile("grouped.py", IN_TURNS), "grouped", options), "sm_90a"))
+    stores = list(re.finditer(r"^ *copy out\[.*\n", text, re.MULTILINE))
+    assert len(stores) == 2
+    for store in stores:
+        wrong = text[: store.start()] + text[store.end() :]
+        report = verify(read(SourceFile("grouped.ir", wrong)))
+        assert report.verdict is not Verdict.PROVED
+        assert any("'out' that the kernel covers is never written" in d.message for d in report.diagnostics)

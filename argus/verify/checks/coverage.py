@@ -8,6 +8,7 @@ accumulated into is not checked.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import reduce
 
 from argus.diagnostic import Note, Verdict
 from argus.ir.access import Mode
@@ -20,7 +21,7 @@ from argus.verify.checks.races import by_block, without
 from argus.verify.findings import FailurePlace, Finding, axes_help, place_of, unknown
 from argus.verify.model.formulas import Tuple, between, multiple, numbered, points
 from argus.verify.model.isl import isl, smallest
-from argus.verify.model.program import turns
+from argus.verify.model.program import own_turn, turns
 from argus.verify.model.relations import Cells, Model
 from argus.verify.model.translator import NonAffine, identifier
 
@@ -57,8 +58,7 @@ def _of_part(model: Model, tensor: Tensor, part: Part, accesses: list[Cells]) ->
     help = "say by `al.covers` exactly which elements are written, with the facts that hold of index tensors"
     findings: list[Finding] = []
     try:
-        _grid_and_turns(model)
-        left = missing(model, tensor, part, writes)
+        left = _left(model, tensor, part, writes)
         if not (accumulated or left.is_empty()):
             found = _uncovered(model, tensor, left, covers.span, "declared here", help)
             values = ", ".join(f"{n} = {v}" for n, v in zip(covers.names, smallest(left).values, strict=True))
@@ -80,19 +80,31 @@ def _of_part(model: Model, tensor: Tensor, part: Part, accesses: list[Cells]) ->
     return findings
 
 
-def _grid_and_turns(model: Model) -> None:
-    """Raise `NonAffine` if the programs that run, or the roles that run them, are not known."""
+def _left(model: Model, tensor: Tensor, part: Part, writes: list[Cells]) -> isl.Set:
+    """Return the variables of a part for which no write was found, whichever role runs the program.
+
+    Roles that take turns differ in nothing but the programs that they run. Raises `NonAffine`.
+    """
     if model.kernel.grid is None:
         raise NonAffine("the kernel declares no grid")
-    if any(turns(site.role) > 1 for site in model.sites):
-        raise NonAffine("roles take turns with the programs")
+    found = [missing(model, tensor, part, _of_turn(writes, turn)) for turn in range(_turns(model))]
+    return reduce(isl.Set.union, found)
+
+
+def _turns(model: Model) -> int:
+    """Return the number of roles any of which may run a given program."""
+    return max((turns(site.role) for site in model.sites), default=1)
+
+
+def _of_turn(writes: list[Cells], turn: int) -> list[Cells]:
+    """Return the writes of a program whose number is `turn`, modulo the number of roles that take turns."""
+    return [c for c in writes if c.site.role is None or turns(c.site.role) == 1 or own_turn(c.site.role) == turn]
 
 
 def _by_parts(model: Model, tensor: Tensor, writes: list[Cells]) -> bool:
     """Return True if a declared index tensor divides the tensor into parts, and every element of them is written."""
     try:
-        _grid_and_turns(model)
-        return any(missing(model, tensor, p, writes).is_empty() for p in made_of(model, tensor))
+        return any(_left(model, tensor, p, writes).is_empty() for p in made_of(model, tensor))
     except NonAffine:
         return False
 
@@ -117,8 +129,7 @@ def _missing(model: Model, tensor: Tensor, accesses: list[Cells]) -> list[Findin
     inexact = [c.reason for c in accesses if not c.exact]
     whole = _whole(model, tensor)
     absent = isl.Set.empty(whole.get_space())
-    # If roles take turns, any of them may run a given program.
-    most = max((turns(site.role) for site in model.sites), default=1)
+    most = _turns(model)
     for turn in range(most):
         written = isl.Set.empty(whole.get_space())
         for cells in accesses:

@@ -172,6 +172,13 @@ def _own_turn(programs: Programs) -> Expr:
     return op("eq", op("mod", LoopVar(PROGRAM), Const(programs.turns)), Const(programs.turn))
 
 
+def in_each(site: Site, turn: int) -> bool:
+    """Return True if every program of a block whose number is `turn`, modulo the number of roles that take turns, comes
+    to the site: no condition decides about it."""
+    own = [s for s in (site.role.body if site.role is not None else ()) if isinstance(s, Programs) and s.turns > 1]
+    return all(s.turn == turn for s in own) and site.guards == tuple(map(_own_turn, own))
+
+
 def turns(role: Role | None) -> int:
     """Return the number of roles that take turns, this one included: each runs one program out of so many."""
     return next((s.turns for s in (role.body if role is not None else ()) if isinstance(s, Programs)), 1)

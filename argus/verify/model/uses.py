@@ -29,7 +29,7 @@ from argus.ir.expr import (
 )
 from argus.ir.nodes import Assume, Copy, Kernel, Map, Requires, Tensor
 from argus.ir.text import print_expr
-from argus.verify.model.program import PROGRAM, Site
+from argus.verify.model.program import PROGRAM, Site, in_each, turns
 from argus.verify.model.resolving import BOUND_OF_BLOCK, LOADED, is_of_others, loaded, only_writer
 
 
@@ -93,12 +93,13 @@ class Uses:
 
 
 def certain(kernel: Kernel, sites: tuple[Site, ...]) -> tuple[Use, ...]:
-    """Return the numbers that every block loads once, unconditionally. `bounds` checks that their places exist."""
-    always = tuple(s for s in sites if not s.guards)
+    """Return the numbers that every program loads once, unconditionally. `bounds` checks that their places exist."""
+    most = max((turns(site.role) for site in sites), default=1)
+    found = [loaded(tuple(s for s in sites if in_each(s, turn)), sites) for turn in range(most)]
     return tuple(
         Use(place.obj, place.index, Param(name, kernel.object(place.obj).dtype))
-        for place, name in loaded(always, sites).items()
-        if kernel.object(place.obj).dtype.is_int
+        for place, name in found[0].items()
+        if kernel.object(place.obj).dtype.is_int and all(place in other for other in found)
     )
 
 
