@@ -76,3 +76,24 @@ def test_axes_of_a_grid_are_as_many_as_it_declares() -> None:
     assert {d.code for d in report.diagnostics} >= {"block-race", "output-not-covered"}, report.diagnostics
     assert all(d.verdict is Verdict.REFUTED for d in report.diagnostics)
     assert replay(wrong, {"A": 2, "B": 1, "C": 1, "D": 1}, None)
+
+
+WITHOUT_GRID = """
+kernel copies
+target sm_80
+warps 1 of 32
+tensor out: float32[32] strides [1:int64] align 4
+fragment r: float32 32 layout [32 | t 32@0 | v]
+body {
+  map r[c0] = 1.0 shape 32 layout [32 | t 32@0 | v] scope thread
+  copy out[c0] <- r[c0] shape 32 layout [32 | t 32@0 | v] via st.global
+}
+"""
+
+
+def test_blocks_of_an_undeclared_grid_differ_along_an_axis_that_is_shown() -> None:
+    (found,) = (d for d in verify(parse_kernel(WITHOUT_GRID)).diagnostics if d.code == "block-race")
+    assert found.witness is not None and found.witness.replayed and "say how many programs" in found.help
+    assert found.witness.block == (0, 0, 1) and found.witness.other is not None
+    assert found.witness.other["block"] == [0, 0, 0]
+    assert verify(parse_kernel(WITHOUT_GRID.replace("fragment", "grid [1]\nfragment"))).verdict is Verdict.PROVED

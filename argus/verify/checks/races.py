@@ -312,6 +312,8 @@ def _across_blocks(model: Model, obj: Tensor, a: Cells, b: Cells) -> Finding | N
         return None
     message = f"{_verb(a)} and {_verb(b)} of tensor '{obj.name}' by two blocks"
     help = axes_help(model.kernel) or "give each block its own part of the tensor, or use al.atomic_add"
+    if model.kernel.grid is None:
+        help = f"say how many programs there are by `i = al.grid(...)`: else they may have three axes. Or {help}"
     if never_meet(model, a, b, blocks=True):
         return None
     opaque = any(involves(c.map, model.translator.opaque.values()) for c in (a, b))
@@ -322,11 +324,14 @@ def _across_blocks(model: Model, obj: Tensor, a: Cells, b: Cells) -> Finding | N
     flat: Set = pairs.wrap().flatten()
     point = smallest(flat)
     kernel = model.kernel
-    axes, every = len(kernel.grid) if kernel.grid is not None else 1, len(kernel.program_ids)
+    every = len(kernel.program_ids)
+    other, block = point.values[:every], point.values[every:]
+    differing = max(axis for axis in range(every) if other[axis] != block[axis]) + 1
+    axes = differing if kernel.grid is None else len(kernel.grid)
     place = FailurePlace(
         sizes={n: point.parameters.get(identifier(n), 1) for n in integer_parameters(kernel)},
-        block=point.values[every : every + axes],
-        other_block=point.values[:axes],
+        block=block[:axes],
+        other_block=other[:axes],
     )
     return Finding(
         "block-race",
