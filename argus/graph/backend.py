@@ -44,6 +44,7 @@ from argus.graph.space import Mismatch
 from argus.graph.terms import Extent, product
 from argus.graph.turned import NAME as TURNED
 from argus.graph.views import A_VIEW
+from argus.graph.widened import widen_where_read
 from argus.runtime import jit
 from argus.runtime.device import target_of
 
@@ -183,6 +184,9 @@ class _Compilation:
             costly = [apart for g in found.groups if (apart := costly_part(g)) is not None]
             if costly:
                 self.apart += costly
+                continue
+            if widened := widen_where_read(self.gm.graph, found):
+                self.apart += widened
                 continue
             texts, wrong = self.generated(found.groups)
             good = [(g, t) for g, t in zip(found.groups, texts, strict=True) if t is not None]

@@ -34,8 +34,9 @@ def keep_channels_last(gm: torch.fx.GraphModule) -> torch.fx.GraphModule:
     if len(convolutions) == len(others) < _LEAST:
         return gm
     if len(convolutions) >= _LEAST:
+        known: dict[torch.fx.Node, torch.fx.Node] = {}
         for node in others:
-            _ask(laid.graph, node)
+            _ask(laid.graph, node, known)
     try:
         found = _Traced(laid).results()
     except Exception:  # Some operator needs the layout that the graph had.
@@ -52,14 +53,17 @@ def _copied(graph: torch.fx.Graph) -> torch.fx.Graph:
     return copy
 
 
-def _ask(graph: torch.fx.Graph, node: torch.fx.Node) -> None:
+def _ask(graph: torch.fx.Graph, node: torch.fx.Node, known: dict[torch.fx.Node, torch.fx.Node]) -> None:
+    """Give a convolution its image with channels last. Convolutions of one image share it (`known`)."""
     image = node.args[0] if node.args else node.kwargs.get("input")
     value = image.meta.get("example_value") if isinstance(image, torch.fx.Node) else None
     if not isinstance(value, torch.Tensor) or value.ndim not in _FORMATS or not node.args:
         return
-    with graph.inserting_before(node):
-        laid = graph.call_method("contiguous", (image,), {"memory_format": _FORMATS[value.ndim]})
-    node.args = (laid, *node.args[1:])
+    assert isinstance(image, torch.fx.Node)
+    if image not in known:
+        with graph.inserting_before(node):
+            known[image] = graph.call_method("contiguous", (image,), {"memory_format": _FORMATS[value.ndim]})
+    node.args = (known[image], *node.args[1:])
 
 
 class _Traced(torch.fx.Interpreter):

@@ -43,9 +43,11 @@ class ConvolutionTile:
         return "(WIDTH, HEIGHT)" if self.last else "(HEIGHT, WIDTH)"
 
 
-def flat_tile(layout: Layout, spatial: tuple[Axis, ...], places: int, target: str, bits: int) -> ConvolutionTile:
+def flat_tile(
+    layout: Layout, spatial: tuple[Axis, ...], places: int, target: str, bits: int, whole: bool
+) -> ConvolutionTile:
     """Return the tile of a convolution whose image is read by boxes of `width` consecutive pixels, of which an image
-    has `places`."""
+    has `places`. `whole`: all places are pixels of the result."""
     rows = _filters(layout)
     if rows is None:
         raise Mismatch("no axis of filters")
@@ -57,6 +59,8 @@ def flat_tile(layout: Layout, spatial: tuple[Axis, ...], places: int, target: st
     if filters == 128 and ((len(spatial) == 1 and not last) or _turns(layout, rows)):
         width = min(width, 128)
     stages, warps, producers = 4, (width if last else filters) // 16, 4
+    if last and whole:
+        width, stages = _with_room(filters, width, bits // 8)
     warps = min(warps, 8)
     if target != "sm_90a":
         filters, width, stages, warps, producers = 32, 32, 3, 4, 0
@@ -76,14 +80,21 @@ def column_tile(
         raise Mismatch("images along several axes")
     all_places = places * (images.extent if isinstance(images.extent, int) else _MANY)
     filters, width = _fewest_turns(rows.extent, all_places, ())
-    last, item = _stored_last(layout, rows), bits // 8
-    if filters * width * item > _MOST_RESULTS:
-        width = _MOST_RESULTS // (filters * item)
-    room = H200.block_shared_bytes - filters * width * item - _BARRIERS
-    stages, warps, producers = min(4, room // (128 * (filters + width))), min((width if last else filters) // 16, 8), 4
+    last = _stored_last(layout, rows)
+    width, stages = _with_room(filters, width, bits // 8)
+    warps, producers = min((width if last else filters) // 16, 8), 4
     if target != "sm_90a":
         filters, width, stages, warps, producers = 32, 32, 3, 4, 0
     return ConvolutionTile(rows, pixels, (), filters, width, 1024 // bits, stages, True, warps, producers, False, last)
+
+
+def _with_room(filters: int, width: int, item: int) -> tuple[int, int]:
+    """Return the width of a tile and the number of stages such that shared memory has room for its results, too.
+    `item`: bytes of an element."""
+    if filters * width * item > _MOST_RESULTS:
+        width = _MOST_RESULTS // (filters * item)
+    room = H200.block_shared_bytes - filters * width * item - _BARRIERS
+    return width, min(4, room // (128 * (filters + width)))
 
 
 _MOST_RESULTS = 1 << 16

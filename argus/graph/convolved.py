@@ -55,10 +55,8 @@ def convolution(x: Any, weight: Any, bias: Any, *rest: Any) -> Any:
     channels, filters = (outer, inner) if transposed else (inner, outer)
     if channels == filters == 1:
         return _depthwise(x, weight, bias, stride, padding, dilation, transposed, further, groups)
-    if groups == 1 and _is_a_product(x, taps, stride, padding, further):
-        matrix = weight.flatten(1).T if transposed else weight.flatten(1)
-        made = torch.bmm(matrix.expand(x.shape[0], *matrix.shape), x.flatten(2))
-        return (made if bias is None else made + bias[:, None]).unflatten(2, x.shape[2:])
+    if groups == 1 and _is_a_product(x, filters, taps, stride, padding, further):
+        return _product(x, weight.flatten(1).T if transposed else weight.flatten(1), bias)
     if channels < LEAST_CHANNELS or filters < LEAST_FILTERS:
         return NotImplemented
     if groups == 1 and not transposed:
@@ -142,12 +140,26 @@ def _depthwise(
     return aten.convolution.default(x, packed, bias, stride, padding, dilation, False, further, groups)
 
 
-def _is_a_product(x: Any, taps: Any, stride: Any, padding: Any, further: Any) -> bool:
-    """Return True for a convolution with one tap that is a product for each image, whose rows the copy engine can read.
-    """
+def _is_a_product(x: Any, filters: int, taps: Any, stride: Any, padding: Any, further: Any) -> bool:
+    """Return True for a convolution with one tap that is a product, for each image or for all pixels, whose rows the
+    copy engine can read."""
     places = prod(x.shape[2:])
     one = {*taps, *stride} == {1} and not any(padding) and not any(further)
-    return one and x.dtype.itemsize == 2 and x.is_contiguous() and places > 1 and places * x.dtype.itemsize % 16 == 0
+    if not one or x.dtype.itemsize != 2 or places == 1:
+        return False
+    units = (places,) if x.is_contiguous() else (x.shape[1], filters)
+    return (x.is_contiguous() or x.movedim(1, -1).is_contiguous()) and not any(u * x.dtype.itemsize % 16 for u in units)
+
+
+def _product(x: Any, matrix: Any, bias: Any) -> Any:
+    """Return a convolution with one tap as a product: for each image, or for all pixels if channels are last."""
+    if x.is_contiguous():
+        made = torch.bmm(matrix.expand(x.shape[0], *matrix.shape), x.flatten(2))
+        return (made if bias is None else made + bias[:, None]).unflatten(2, x.shape[2:])
+    pixels, filters = x.movedim(1, -1), matrix.T
+    rows = pixels.flatten(0, -2)
+    made = rows.mm(filters) if bias is None else torch.addmm(bias, rows, filters)
+    return made.unflatten(0, pixels.shape[:-1]).movedim(-1, 1)
 
 
 def _packed(x: Any, weight: Any, bias: Any, channels: int, filters: int, *rest: Any) -> Any:
@@ -222,8 +234,11 @@ def _laid_out(x: Any, order: Sequence[int]) -> Any:
 
 
 def _as_before(made: Any, x: Any) -> Any:
-    """Return a convolution's result, contiguous if its image was. The convolution's own kernel stores it that way."""
-    return made.contiguous() if x.is_contiguous() else made
+    """Return a convolution's result, contiguous or with channels last, as its image was. The convolution's own kernel
+    stores it that way."""
+    if x.is_contiguous():
+        return made.contiguous()
+    return _laid_out(made, [0, *range(2, x.dim()), 1]) if x.stride(1) == 1 and x.shape[1] > 1 else made
 
 
 # ---------------------------------------------------------------------------- with strides, or few channels

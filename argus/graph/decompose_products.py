@@ -17,6 +17,9 @@ _PRODUCTS, _LEAST_TERMS = H200.multiprocessors, 2048
 """Number of tiles of a product that fill a GPU, and smallest number of terms of a part that justifies a second kernel.
 """
 
+_VECTORS = {torch.float32: 4, torch.bfloat16: 8, torch.float16: 8}
+"""Elements of 16 bytes, of the dtypes whose products are cut."""
+
 
 def product(a: Any, b: Any) -> Any:
     """Decompose a product with one row or column into a sum. Lay out the factors of other products by `_by_rows`."""
@@ -25,7 +28,7 @@ def product(a: Any, b: Any) -> Any:
             return NotImplemented
         parts = _product_parts(a, b)
         if parts > 1:
-            return _product_in_parts(a, b, parts)
+            return _product_in_parts(a, b, parts).to(a.dtype)
         rows = _by_rows(a, b)
         return NotImplemented if rows is None else aten.mm.default(*rows)
     first, second = wide(a), wide(b)
@@ -38,17 +41,14 @@ def product(a: Any, b: Any) -> Any:
 
 def _product_parts(a: Any, b: Any) -> int:
     """Return the number of parts into which to cut the terms of a product, or 1 if its tiles fill a GPU or if there are
-    few terms.
-
-    Parts are added up in float32, so only factors of float32 are cut: parts of other factors would be rounded.
-    """
+    few terms. Rows of a part begin at multiples of 16 bytes. Parts are added up in float32."""
     sizes = (*a.shape, b.shape[1])
-    if a.dtype != torch.float32 or not torch.backends.cuda.matmul.allow_tf32:
+    if not all(isinstance(size, int) for size in sizes) or a.dtype not in _VECTORS:
         return 1
-    if not all(isinstance(size, int) for size in sizes):
+    if a.dtype == torch.float32 and not torch.backends.cuda.matmul.allow_tf32:
         return 1
     rows, terms, columns = sizes
-    return parts_of(rows, columns, terms, 4)
+    return parts_of(rows, columns, terms, _VECTORS[a.dtype])
 
 
 def parts_of(rows: int, columns: int, terms: int, multiple: int) -> int:
@@ -61,8 +61,10 @@ def parts_of(rows: int, columns: int, terms: int, multiple: int) -> int:
 
 
 def _product_in_parts(a: Any, b: Any, parts: int) -> Any:
-    """Multiply the parts of the terms as a batch, and add up."""
+    """Multiply the parts of the terms as a batch, and add up, in float32. Kernels read factors of 16 bits as they are.
+    """
     (rows, terms), columns = a.shape, b.shape[1]
+    a, b = wide(a), wide(b)
     left = a.reshape(rows, parts, terms // parts).transpose(0, 1)
     right = b.reshape(parts, terms // parts, columns)
     return torch.bmm(left, right).sum(0)
@@ -88,7 +90,8 @@ def added_product(c: Any, a: Any, b: Any, *, beta: float = 1, alpha: float = 1) 
     parts = _product_parts(a, b)
     if parts > 1:
         total = _product_in_parts(a, b, parts)
-        return (total if alpha == 1 else total * alpha) + (c if beta == 1 else c * beta)
+        total = (total if alpha == 1 else total * alpha) + (c if beta == 1 else c * beta)
+        return total.to(a.dtype)
     rows = _by_rows(a, b)
     return NotImplemented if rows is None else aten.addmm.default(c, *rows, beta=beta, alpha=alpha)
 

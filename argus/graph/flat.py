@@ -51,7 +51,8 @@ def tile_of(group: Group, layout: Layout, target: str, bits: int) -> Convolution
     dims, x = spatials(group, layout), meta_of(inputs(group.window)[0])
     assert x is not None
     spatial = tuple(d.result for d in dims if d.result is not None)
-    return flat_tile(layout, spatial, _places(dims, _inner(x.shape[2:])), target, bits)
+    places = _places(dims, _inner(x.shape[2:]))
+    return flat_tile(layout, spatial, places, target, bits, places == prod(pixels_of(d) for d in dims))
 
 
 def _inner(sizes: Any) -> list[int]:

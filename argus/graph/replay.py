@@ -21,10 +21,11 @@ Boxed = Callable[[list[Any]], Any]
 def replayed(gm: torch.fx.GraphModule, call: Boxed, example: Sequence[Any], name: str, given: int) -> tuple[Boxed, str]:
     """Return the compiled graph `call` of `gm` so that CUDA graphs run it, or `call` itself and the reason against.
 
-    `given` is the number of inputs that Dynamo passes: the graph's further inputs are parameters, whose addresses do
-    not change.
+    `given` is the number of inputs that Dynamo passes. Parameters are read where they are; if one moves, the graph is
+    recorded anew. Other inputs are copied to where they were when it was recorded.
     """
     from torch._dynamo.backends import cudagraphs as trees
+    from torch._inductor.compile_fx import get_static_input_idxs
     from torch._inductor.cudagraph_trees import cudagraphify_impl
     from torch._inductor.cudagraph_utils import get_placeholder_info
     from torch._inductor.utils import count_tangents, num_fw_fixed_arguments
@@ -38,7 +39,7 @@ def replayed(gm: torch.fx.GraphModule, call: Boxed, example: Sequence[Any], name
     recorded = cudagraphify_impl(
         emptying(call),
         list(example),
-        range(fixed),
+        range(fixed) if backward else get_static_input_idxs(fixed),
         device_index=trees.get_device_index(gm),
         is_backward=backward,
         is_inference=name == "inference",

@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from math import prod
 from typing import TYPE_CHECKING
 
 from argus.graph.layout import LEFT, PARALLEL, PLACE, REDUCED, RIGHT, Axis, Layout, Param
 from argus.graph.space import Mismatch
+from argus.ir.machine import H200
 
 if TYPE_CHECKING:
     from argus.kernels.product_tile import ProductShape
@@ -30,6 +32,8 @@ ELEMENTS = 1024  # elements of a tile: 8 for each thread of 4 warps
 _IN_FLIGHT = 4096  # elements of a row that is read piece by piece for which a block waits at a time
 _ROWS_OF_COLUMNS, _COLUMNS = 32, 128  # rows and columns of a tile whose rows are reduced
 _MOST_COLUMNS = 512  # columns of a tile with few rows
+_LEAST_COLUMNS = 16  # columns of a tile whose rows are reduced by few programs: a sector of 16-bit floats
+_FILLED = H200.multiprocessors  # programs that fill a GPU
 # rows of a tile with scans along the columns, in which every thread gathers the results of all warps
 _ROWS_OF_SCANS = 16
 _LEAST_WIDTH = 256  # smallest width of a row that is read piece by piece
@@ -77,9 +81,8 @@ def tile(layout: Layout, scans: bool = False, follows: Mapping[str, Axis] | None
         rows = None
         if width < ELEMENTS and rest:
             rows = max(rest, key=lambda a: (_used(a, ELEMENTS // width), rest.index(a)))
-            near = _neighbour(layout, rest)
-            if width < _LINE and near is not None and _used(near, ELEMENTS // width) > 0.5:
-                rows = near
+            if width < _LINE:
+                rows = _continued(layout, rest, width) or rows
         height = min(ELEMENTS // width, power(rows)) if rows is not None else 1
         warps = max(1, min(4, height * width // _LEAST_WORK))
         return Tile(rows, columns, tuple(a for a in rest if a is not rows), height, width, warps=warps)
@@ -103,14 +106,40 @@ def tile(layout: Layout, scans: bool = False, follows: Mapping[str, Axis] | None
         return Tile(rows, inner, grid, _ROWS_OF_SCANS, min(_COLUMNS // 2, power(inner)), "rows", loops)
     height = min(_ROWS_OF_COLUMNS, height)
     width = min(max(_COLUMNS, min(_IN_FLIGHT // height, _MOST_COLUMNS)), power(inner))
-    return Tile(rows, inner, grid, height, width, "rows", loops, warps=8)
+    height, width = _narrower(rows, inner, grid, height, width)
+    held = not loops and isinstance(rows.extent, int) and rows.extent <= height
+    return Tile(rows, inner, grid, height, width, "rows", loops, held, 8)
 
 
-def _neighbour(layout: Layout, axes: list[Axis]) -> Axis | None:
-    """Return that of some axes along which elements of the first result are closest in memory."""
-    made = layout.writes[0]
-    known = [(stride, n) for n, (axis, stride) in enumerate(zip(made.axes, made.strides, strict=True)) if axis in axes]
-    return made.axes[min(known)[1]] if known and all(isinstance(stride, int) for stride, _ in known) else None
+def _narrower(rows: Axis, inner: Axis, grid: tuple[Axis, ...], height: int, width: int) -> tuple[int, int]:
+    """Return the height and width of a tile whose rows are reduced, with fewer columns and more rows if programs are
+    few: there are more programs then, and each waits for memory less often."""
+    sizes = [rows.extent, inner.extent, *(a.extent for a in grid)]
+    if not all(isinstance(size, int) for size in sizes):
+        return height, width
+    programs = prod(a.extent for a in grid)
+    while width > _LEAST_COLUMNS and height < power(rows) and programs * -(-inner.extent // width) < _FILLED:
+        height, width = 2 * height, width // 2
+    if programs * -(-inner.extent // width) < _FILLED and height < power(rows):
+        height *= 2
+    return height, width
+
+
+def _continued(layout: Layout, axes: list[Axis], width: int) -> Axis | None:
+    """Return the axis that continues short rows of a tile: that of some axes along which elements of the first result
+    are closest in memory. If that makes a small tile, a tensor that is read decides."""
+    found = [near for p in (layout.writes[0], *layout.reads) if (near := _neighbour(p, axes, width)) is not None]
+    return next((a for a in found if min(ELEMENTS, width * power(a)) >= _LEAST_WORK), found[0] if found else None)
+
+
+def _neighbour(param: Param, axes: list[Axis], width: int) -> Axis | None:
+    """Return that of some axes along which elements of a tensor are closest in memory, if rows along it are used."""
+    strides = zip(param.axes, param.strides, strict=True)
+    known = [(stride, n) for n, (axis, stride) in enumerate(strides) if axis in axes]
+    if not known or not all(isinstance(stride, int) for stride, _ in known):
+        return None
+    near = param.axes[min(known)[1]]
+    return near if _used(near, ELEMENTS // width) > 0.5 else None
 
 
 def _used(axis: Axis, height: int) -> float:

@@ -13,6 +13,8 @@ from argus.ir.machine import H200
 
 _BLOCKS = 8 * H200.multiprocessors
 """Number of programs at which a reduction fills a GPU: eight for each multiprocessor of the largest GPU."""
+_MOST_PARTS = 512
+"""Number of parts that the second step adds up at once. A dimension is cut if it would make more."""
 _FEW_TERMS, LEAST_PART, _ACROSS = 4096, 32, 64
 """Number of terms up to which a sum needs no second kernel; smallest length of a part; columns of a tile whose rows are
 summed."""
@@ -41,22 +43,23 @@ def in_programs(x: Any, dims: Sequence[int]) -> tuple[Any, list[int], list[int]]
         left = prod(sizes[place:])
         if outer >= wanted and left >= LEAST_PART:
             return x, list(dims[place:]), list(dims[:place])
-        if outer * x.shape[d] >= wanted and left // x.shape[d] < LEAST_PART:
-            part = _divisor(x.shape[d], ceil(wanted / outer))
-            if part is None:
-                return None
-            split = x.reshape(*x.shape[:d], part, x.shape[d] // part, *x.shape[d + 1 :])
-            return split, [d + 1, *(e + 1 for e in dims[place + 1 :])], [*dims[:place], d]
-        outer *= x.shape[d]
+        parts = outer * x.shape[d]
+        if parts >= wanted and (parts > _MOST_PARTS or left // x.shape[d] < LEAST_PART):
+            part = _divisor(x.shape[d], ceil(wanted / outer), left)
+            if part is not None and part < x.shape[d]:
+                split = x.reshape(*x.shape[:d], part, x.shape[d] // part, *x.shape[d + 1 :])
+                return split, [d + 1, *(e + 1 for e in dims[place + 1 :])], [*dims[:place], d]
+        outer = parts
     return None
 
 
-def _divisor(size: int, least: int) -> int | None:
-    """Return the number of equal parts to cut into: the smallest number that is at least `least`, or else the largest.
+def _divisor(size: int, least: int, terms: int) -> int | None:
+    """Return the number of equal parts to cut a dimension into: the smallest number that is at least `least`, or else
+    the largest. `terms`: the elements to reduce along this dimension and those after it.
 
     A part has at least `LEAST_PART` elements. Return None if there is no such number.
     """
-    found = [n for n in range(2, size // LEAST_PART + 1) if size % n == 0]
+    found = [n for n in range(2, min(size, terms // LEAST_PART) + 1) if size % n == 0]
     return next((n for n in found if n >= least), found[-1] if found else None)
 
 

@@ -14,6 +14,7 @@ from torch.nn import functional as F  # noqa: E402
 
 from argus.graph.backend import Backend, Survey  # noqa: E402
 from argus.graph.channels import keep_channels_last  # noqa: E402
+from argus.graph.convolved import convolution  # noqa: E402
 from tests.graph.compiled import compiled, left, taken  # noqa: E402
 
 
@@ -40,6 +41,31 @@ class Two(nn.Module):
 
     def forward(self, x: Any) -> Any:
         return self.second(self.between(self.first(x)))
+
+
+class Fork(nn.Module):
+    """Two convolutions of one image."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(3, 8, 3), nn.Conv2d(3, 8, 3)
+
+    def forward(self, x: Any) -> Any:
+        return self.first(x) + self.second(x)
+
+
+def test_convolutions_of_one_image_share_its_layout() -> None:
+    _, after = traced(Fork(), torch.randn(2, 3, 6, 6))
+    assert asked(after) == 1
+
+
+def test_results_of_few_channels_have_the_layout_of_their_image() -> None:
+    """The first convolution of a network joins its taps with the channels, and the next one reads its result."""
+    x = torch.randn(2, 3, 16, 24, dtype=torch.bfloat16).to(memory_format=torch.channels_last)
+    weight = torch.randn(64, 3, 3, 3, dtype=torch.bfloat16)
+    found = convolution(x, weight, None, [2, 1], [1, 1], [1, 1], False, [0, 0], 1)
+    assert found is not NotImplemented and found.is_contiguous(memory_format=torch.channels_last)
+    assert convolution(x.contiguous(), weight, None, [2, 1], [1, 1], [1, 1], False, [0, 0], 1).is_contiguous()
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from argus.graph import decompose  # noqa: E402
+from argus.graph import decompose, two_steps  # noqa: E402
 from tests.graph.compiled import same  # noqa: E402
 
 aten = torch.ops.aten
@@ -28,6 +28,11 @@ def stays(op: Any, *args: Any, **kwargs: Any) -> None:
 
 def image(*shape: int, dtype: Any = torch.float32) -> Any:
     return torch.randn(shape, generator=torch.Generator().manual_seed(len(shape))).to(dtype)
+
+
+def whole(*shape: int) -> Any:
+    """Whole numbers in 16 bits, whose sums do not depend on their order."""
+    return image(*shape).round().to(torch.bfloat16)
 
 
 def masked() -> Any:
@@ -110,6 +115,12 @@ CASES: dict[str, Callable[[], None]] = {
         aten.addmm.default, image(130), image(128, 132), image(132, 130), beta=2, alpha=3),
     "filters": lambda: agree(
         aten.convolution.default, image(1, 4, 6, 6), image(8, 4, 3, 3), None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1),
+    "one tap, channels last": lambda: agree(
+        aten.convolution.default, whole(2, 16, 4, 3).to(memory_format=torch.channels_last), whole(24, 16, 1, 1),
+        whole(24), [1, 1], [0, 0], [1, 1], False, [0, 0], 1),
+    "one tap, channels last, transposed": lambda: agree(
+        aten.convolution.default, whole(2, 16, 4, 3).to(memory_format=torch.channels_last), whole(16, 24, 1, 1), None,
+        [1, 1], [0, 0], [1, 1], True, [0, 0], 1),
     "convolution with a border": lambda: agree(
         aten.convolution.default, image(1, 32, 6, 7), image(24, 32, 3, 3), image(24), [1, 1], [1, 2], [1, 2], False,
         [0, 0], 1),
@@ -144,6 +155,9 @@ CASES: dict[str, Callable[[], None]] = {
     "product of many terms": lambda: agree(aten.mm.default, image(20, 8192) / 90, image(8192, 24)),
     "added product of many terms": lambda: agree(
         aten.addmm.default, image(24), image(20, 8192) / 90, image(8192, 24), beta=2, alpha=3),
+    "product of many terms of 16 bits": lambda: agree(aten.mm.default, whole(20, 8192), whole(8192, 24)),
+    "added product of many terms of 16 bits": lambda: agree(
+        aten.addmm.default, whole(24), whole(8192, 20).T, whole(24, 8192).T, beta=2, alpha=3),
     "product of few terms": lambda: agree(aten.mm.default, image(128, 32), image(32, 128)),
     "product of rows of odd length": lambda: agree(aten.mm.default, image(129, 131), image(131, 130)),
     "maximum and place": lambda: agree(aten.max.dim, image(4, 5), 1),
@@ -189,7 +203,8 @@ def test_decomposition(case: str) -> None:
         lambda: stays(aten.argmin.default, image(3, 8192), 1),
         lambda: stays(aten.mm.default, image(128, 128), image(128, 128).T),
         lambda: stays(aten.mm.default, image(20, 2048), image(2048, 24)),
-        lambda: stays(aten.mm.default, image(20, 8192, dtype=torch.bfloat16), image(8192, 24, dtype=torch.bfloat16)),
+        lambda: stays(aten.mm.default, image(20, 2048, dtype=torch.bfloat16), image(2048, 24, dtype=torch.bfloat16)),
+        lambda: stays(aten.mm.default, whole(20, 8196), whole(8196, 24)),
         lambda: stays(aten.mm.default, image(128, 128, dtype=torch.bfloat16), image(128, 128, dtype=torch.bfloat16)),
         lambda: stays(
             aten.convolution.default, image(1, 4, 6, 6), image(8, 4, 1, 1), None, [1], [0], [1], False, [0], 1),
@@ -200,6 +215,24 @@ def test_decomposition(case: str) -> None:
 )  # fmt: skip
 def test_what_one_kernel_does_well_stays(use: Callable[[], None]) -> None:
     use()
+
+
+@pytest.mark.parametrize(
+    ("shape", "dims", "view", "first"),
+    [
+        ((32, 56, 56, 128), [0, 1, 2], (32, 28, 2, 56, 128), [2, 3]),  # and not each row by itself
+        ((32, 14, 14, 512), [0, 1, 2], (32, 2, 7, 14, 512), [2, 3]),
+        ((100352, 512), [0], (196, 512, 512), [1]),
+        ((64, 4096, 8), [1], (64, 128, 32, 8), [2]),
+        ((64, 64, 112, 112), [0, 2, 3], (64, 64, 112, 112), [2, 3]),
+    ],
+)
+def test_parts_of_a_reduction_fill_a_gpu_and_are_few(
+    shape: tuple[int, ...], dims: list[int], view: tuple[int, ...], first: list[int]
+) -> None:
+    found = two_steps.in_programs(torch.empty(shape, device="meta"), dims)
+    assert found is not None
+    assert (tuple(found[0].shape), found[1]) == (view, first)
 
 
 def test_own_decompositions_are_tested(monkeypatch: pytest.MonkeyPatch) -> None:
