@@ -165,18 +165,25 @@ def test_convolutions_between_images_with_channels_last(make: Callable[[], Any])
     assert "al.mma(windows, filters, total)" in Path(path).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize(("turned", "width"), [(True, 128), (False, 256)])
-def test_tensors_that_are_turned_behind_products_have_room_in_shared_memory(turned: bool, width: int) -> None:
-    """A tensor with channels last is added, and the result has its channels first."""
+@pytest.mark.parametrize(
+    ("turned", "taps", "dtype", "width"),
+    [(True, 2, torch.bfloat16, 128), (False, 2, torch.bfloat16, 256), (False, 1, torch.float32, 128)],
+)
+def test_tensors_that_are_turned_behind_products_have_room_in_shared_memory(
+    turned: bool, taps: int, dtype: Any, width: int
+) -> None:
+    """A tensor with channels last is added, and the result has its channels first. With one tap, results are one run of
+    memory, which the copy engine stores."""
     torch._dynamo.reset()
-    backend, convolution = Backend(survey=Survey("sm_90a", prove=False)), nn.Conv2d(64, 128, 1).bfloat16()
+    backend, convolution = Backend(survey=Survey("sm_90a", prove=False)), nn.Conv2d(64, 128, (taps, 1)).to(dtype)
 
     def model(x: Any, y: Any) -> Any:
         made = convolution(x) + y
         return made.contiguous() if turned else made
 
     with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
-        x, y = (torch.randn(16, n, 128, 128).bfloat16().to(memory_format=torch.channels_last) for n in (64, 128))
+        sizes = ((64, 127 + taps), (128, 128))
+        x, y = (torch.randn(16, n, h, 128).to(dtype).to(memory_format=torch.channels_last) for n, h in sizes)
         call = torch.compile(model, backend=backend, dynamic=False)
         call(x, y)
     row = next(row for row in backend.report(call).rows if row["kernel"].startswith("convolution"))
