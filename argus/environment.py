@@ -33,6 +33,16 @@ def search_path() -> str:
     return os.environ.get("PATH", os.defpath)
 
 
+STARTER = "ARGUS_STARTED_BY"
+"""The variable that tells a worker which process started it: that one may end before the worker can ask."""
+
+
+def started_by() -> int:
+    """Return the number of the process that started this one."""
+    number = variable(STARTER)
+    return int(number) if number.isascii() and number.isdecimal() else os.getppid()
+
+
 def for_programs() -> dict[str, str]:
     """Return the environment for a program that Argus starts. A compiler searches its helpers in the folder where it
     was found."""

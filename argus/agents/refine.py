@@ -17,7 +17,7 @@ from argus.agents.optimize.problem import Problem
 from argus.knowledge import applicable, facts_of_text
 
 REPAIRS, STEPS = 5, 10
-_BLOCK = re.compile(r"```(?:json)?\s*(\{.*?\})\s*```", re.DOTALL)
+_BLOCK = re.compile(r"```(?:json)?\s{0,9}(?=\{)")
 _MOST_PATCHES, _MOST_TEXT = 20, 100_000
 TASK = (
     "You make GPU kernels in the language Argus faster. The text is proved before it runs. Never change the "
@@ -126,13 +126,17 @@ def patched(text: str, answer: str) -> str:
         text = text.replace(old, new)
     if len(text) > _MOST_TEXT:
         raise AnswerError("the text is too long")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise AnswerError("the text has characters that no file can hold") from error
     return text
 
 
 def _patches(answer: str) -> list[dict[str, object]]:
     block = _BLOCK.search(answer)
     try:
-        data = json.loads(block[1] if block else answer)
+        data = json.JSONDecoder().raw_decode(answer, block.end())[0] if block else json.loads(answer)
     except (ValueError, RecursionError) as error:
         raise AnswerError("the answer is no JSON object") from error
     found = data.get("patches") if isinstance(data, dict) else None

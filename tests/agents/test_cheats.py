@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
+import signal
+import subprocess
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from argus.agents.imported import foreign
-from argus.agents.optimize import Folder, Problem, problem_of
+from argus.agents.optimize import Folder, Problem, problem_of, service
 from argus.agents.optimize.compare import difference, differences
 from argus.agents.optimize.examine import examine
 from argus.agents.optimize.prover import handle
@@ -210,6 +214,39 @@ def test_a_process_that_is_ended_leaves_no_files() -> None:
         assert not Path(folder).exists()
     finally:
         worker.close()
+
+
+def test_a_process_ends_with_the_one_that_started_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also while a kernel hangs: it would keep the device from all later runs."""
+    parents, sent = iter([7, 7, 1]), list[tuple[int, int]]()
+    monkeypatch.setattr(service.os, "getppid", lambda: next(parents))
+    monkeypatch.setattr(service.os, "kill", lambda *what: sent.append(what))
+    monkeypatch.setattr(service, "_LOOK_S", 0.0)
+    service._end_with(7)
+    assert sent == [(os.getpid(), signal.SIGKILL)]
+
+
+def test_a_process_that_hangs_ends_with_a_killed_run() -> None:
+    text = ("from argus.agents.optimize.service import Worker; w = Worker('tests.agents.forger'); w.start(); "
+            "print(w._process.pid, flush=True); w.ask({'hang': True})")  # fmt: skip
+    run = subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, text=True)
+    assert run.stdout is not None
+    worker = Path(f"/proc/{int(run.stdout.readline())}")
+    while b"forger" not in (worker / "cmdline").read_bytes():
+        time.sleep(0.1)
+    run.kill()
+    run.communicate()
+    until = time.monotonic() + 60
+    while _runs(worker) and time.monotonic() < until:
+        time.sleep(0.1)
+    assert not _runs(worker)
+
+
+def _runs(process: Path) -> bool:
+    try:
+        return "State:\tZ" not in (process / "status").read_text()
+    except OSError:
+        return False
 
 
 def test_words_are_no_truth(problem: Problem) -> None:

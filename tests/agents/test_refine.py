@@ -68,7 +68,8 @@ def test_what_a_model_says_of_itself_is_not_read(problem: Problem) -> None:
     "answer",
     ["", "{", "[]", '{"patches": []}', '{"patches": ["x"]}', '{"patches": [{"old": 1, "new": ""}]}', "[" * 100_000,
      '{"patches": [{"old": "", "new": "x"}]}', '{"patches": [{"old": "TILE", "new": "x"}]}',
-     '{"patches": [{"old": "not there", "new": "x"}]}'],
+     '{"patches": [{"old": "not there", "new": "x"}]}', "```{" * 20_000, "```json\n{} and more```",
+     json.dumps({"patches": [{"old": LOADED, "new": "\ud800"}]})],
 )  # fmt: skip
 def test_malformed_answers_change_nothing(answer: str) -> None:
     with pytest.raises(AnswerError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import math
 import xml.etree.ElementTree as ET
 from itertools import islice
@@ -31,6 +32,7 @@ from argus.agents.training import (
 from argus.agents.training import pairs as pairs_made
 from argus.agents.training.environment import PRICE, WIDTH
 from argus.agents.training.kept_world import keep, read
+from argus.agents.training.leakage import audited
 from argus.agents.training.pairs import COMPILER, RUN, Pair, Portion, alike, distinct, families, some_repairs
 from argus.agents.training.policy import bandit, best_known, greedy, steps_of, taught, train
 from argus.agents.training.recipe import main
@@ -130,6 +132,10 @@ def test_machines_share_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert production.produced(files[2], 60) == 60
     one, other, both = ([pair.text for pair in production.Production(file).kept()] for file in files)
     assert not set(one) & set(other) and set(one) | set(other) == set(both)
+    made_items = production.Production(files[0]).progress
+    text = made_items.read_text()
+    made_items.write_text(f"{text}0 9 softm")  # half of a name, or the name of another item
+    assert production.Production(files[0]).done(0) == set(text.splitlines()) and made_items.read_text() == text
     for wrong in ("0/2", "3/2", "2", "a/b"):
         with pytest.raises(SystemExit):
             main(["pairs", "--share", wrong, "--out", str(files[0])])
@@ -300,3 +306,23 @@ def _moved(torch, optimizer) -> None:  # type: ignore[no-untyped-def]
         for group in optimizer.param_groups:
             for weights in group["params"]:
                 weights.add_(1.0)
+
+
+def test_what_both_parts_share_is_told(tmp_path: Path) -> None:
+    def line(part: str, family: str, text: str, answer: str, skill: str = "repair") -> str:
+        pair = Pair(skill, family, text, "", answer, "run")
+        return json.dumps({"split": part, **production._object(pair)}) + "\n"
+
+    rows, columns = "y = al.load(x) + one two three four", "z = al.store(x) * five six seven eight"
+    fair = [line("train", "rows", f"{rows} 1", rows), line("train", "rows", f"{rows} 2", rows),
+            line("train", "rows", f"{rows} 2  # again", rows),
+            line("train", "rows", f"{rows} 2".replace("y", "w"), rows.replace("y", "w")),
+            line("test", "columns", f"{columns} 1", columns)]  # fmt: skip
+    file = tmp_path / "pairs.jsonl"
+    file.write_text("".join(fair) + '{"half of a li')
+    found = audited([file])
+    assert (found.pairs, found.different, found.renamed, found.both) == (5, 4, 3, []) and found.nearest == 0.0
+    assert "4 different, 3 of them" in "\n".join(found.lines())
+    file.write_text("".join(fair) + line("test", "rows", f"{rows} 3", rows))
+    found = audited([file])
+    assert found.both == ["rows", "1 texts"] and found.nearest == 1.0

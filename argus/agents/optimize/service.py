@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, TextIO
 
-from argus.environment import for_programs
+from argus.environment import STARTER, for_programs, started_by
 
+_LOOK_S = 1.0
 Answer = dict[str, Any]
 Handler = Callable[[Answer], Answer]
 
@@ -82,15 +85,20 @@ class Worker:
             self._scratch = tempfile.TemporaryDirectory(prefix="argus-worker-", ignore_cleanup_errors=True)
             path = [os.path.abspath(entry) for entry in sys.path]
             text = f"import sys; sys.path[:] = {path!r}; from {self._module} import main; main()"
-            environment = {**for_programs(), "TMPDIR": self._scratch.name}
+            environment = {**for_programs(), "TMPDIR": self._scratch.name, STARTER: str(os.getpid())}
             self._process = subprocess.Popen([sys.executable, "-c", text], stdin=subprocess.PIPE, env=environment,
                                              stdout=subprocess.PIPE, stderr=self._log, text=True)  # fmt: skip
         return self._process
 
 
 def serve(handler: Handler) -> None:
-    """Answer requests on standard input until it ends; an error is an answer, too."""
+    """Answer requests on standard input until it ends; an error is an answer, too.
+
+    The process also ends while it answers, once the process that started it is gone: a kernel that hangs would keep
+    the device from all later runs.
+    """
     answers = _private_output()
+    threading.Thread(target=_end_with, args=(started_by(),), daemon=True).start()
     for line in sys.stdin:
         try:
             answer = handler(json.loads(line))
@@ -98,6 +106,13 @@ def serve(handler: Handler) -> None:
             answer = {"error": f"{type(error).__name__}: {error}".splitlines()[0]}
         answers.write(json.dumps(answer) + "\n")
         answers.flush()
+
+
+def _end_with(parent: int) -> None:
+    """End this process when its parent has ended. Its parent is then another process."""
+    while os.getppid() == parent:
+        time.sleep(_LOOK_S)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _private_output() -> TextIO:

@@ -62,21 +62,26 @@ class Production:
 
     def done(self, seed: int) -> set[str]:
         """Return the items that an earlier command with this seed finished."""
-        if not self.progress.exists():
-            return set()
-        return {line for line in self.progress.read_text(encoding="utf-8").splitlines() if line.startswith(f"{seed} ")}
+        names = (line.decode().strip() for line in _whole_lines(self.progress))
+        return {name for name in names if name.startswith(f"{seed} ")}
 
     def kept(self) -> Iterator[Pair]:
-        """Yield the pairs in the file. A last line that was not written whole is cut off."""
-        if not self.out.exists():
-            return
-        whole = 0
-        with self.out.open("rb+") as file:
-            for line in file:
-                if line.endswith(b"\n"):
-                    whole += len(line)
-                    yield pair_of(json.loads(line))
-            file.truncate(whole)
+        """Yield the pairs in the file."""
+        for line in _whole_lines(self.out):
+            yield pair_of(json.loads(line))
+
+
+def _whole_lines(path: Path) -> Iterator[bytes]:
+    """Yield the lines of a file, if there is one. A last line that was not written whole is cut off."""
+    if not path.exists():
+        return
+    whole = 0
+    with path.open("rb+") as file:
+        for line in file:
+            if line.endswith(b"\n"):
+                whole += len(line)
+                yield line
+        file.truncate(whole)
 
 
 def pair_of(line: dict[str, Any]) -> Pair:

@@ -1,6 +1,7 @@
 """`python -m argus.agents.training.recipe COMMAND`: pairs, a policy, or a small language model by GRPO.
 
 pairs  --count 50000 --out pairs.jsonl     supervised pairs of both skills, split by family; resumed where it ended
+audit  pairs.jsonl                         how many pairs are different, and whether the parts of the split share any
 policy --episodes 2400 --out policy.json   a policy over knowledge entries, beside the bandit
 grpo   --model NAME --out folder           a language model by TRL's GRPOTrainer; several GPUs by `accelerate launch`
 """
@@ -20,6 +21,7 @@ from argus.agents.optimize.planner import Planner
 from argus.agents.optimize.problem import problem_of
 from argus.agents.training.curve import drawn
 from argus.agents.training.kept_world import keep, read
+from argus.agents.training.leakage import audited
 from argus.agents.training.policy import Curve, bandit, explored, greedy, steps_of, taught, train
 from argus.agents.training.production import produced
 from argus.agents.training.rewards import grpo_reward
@@ -138,6 +140,8 @@ def main(given: list[str] | None = None) -> int:
     pairs.add_argument("--count", type=int, default=50_000)
     pairs.add_argument("--jobs", type=int, default=1, help="processes")
     pairs.add_argument("--share", type=_share, default=(0, 1), metavar="I/N", help="the work of machine I of N")
+    audit = commands.add_parser("audit", help="how many pairs are different, and what both parts share")
+    audit.add_argument("files", type=Path, nargs="+")
     policy = commands.add_parser("policy", help="a policy over knowledge entries, beside the bandit")
     policy.add_argument("--episodes", type=int, default=2400)
     policy.add_argument("--jobs", type=int, default=1, help="processes that explore the tasks first")
@@ -151,6 +155,8 @@ def main(given: list[str] | None = None) -> int:
     options = parser.parse_args(given)
     if options.command == "pairs":
         return _pairs(options)
+    elif options.command == "audit":
+        print(*audited(options.files).lines(), sep="\n")
     elif options.command == "policy":
 
         def told(found: dict[str, Any]) -> None:
