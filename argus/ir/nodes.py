@@ -159,9 +159,9 @@ class Role:
     """The program of `num_warps` consecutive warps from `first_warp` on, with a budget of `registers` a thread.
 
     Inside a role, layouts and `Thread()` count the role's own threads, and `Barrier` joins the role alone. `first_warp`
-    is a multiple of 4, and `registers` holds for all of its warpgroups. Warps that belong to no role are idle. A role
-    that issues bulk copies or expects bytes has one warp, because slower warps could otherwise miss phases that one
-    thread passes.
+    is a multiple of 4, and `registers` holds for all of its warpgroups; a role may also lie inside of a warpgroup,
+    directly behind another one with as many registers. Warps that belong to no role are idle. A role that issues bulk
+    copies or expects bytes has one warp, because slower warps could otherwise miss phases that one thread passes.
     """
 
     FORM: ClassVar[str] = "role {name} warps {num_warps} from {first_warp}(? registers {registers}) {body}"

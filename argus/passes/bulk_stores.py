@@ -115,8 +115,9 @@ def _with_panels(kernel: Kernel, plans: Sequence[_PanelPlan], inner: int, outer:
     fresh = Fresh(kernel)
     persistent = any(isinstance(s, Programs) for s in kernel.body)
     through = {}
+    final = [p for p in plans if not p.repeated]
     for p in plans:
-        again = p.repeated or (persistent and p is plans[0])
+        again = p.repeated or (persistent and p is final[0])
         count = min(inner if p.repeated else outer, len(p.panels))
         through[p.stmt.stmt.id] = _through_panels(fresh, p, count, again=again)
     body = rewrite_body(kernel.body, lambda s: through.get(s.id))

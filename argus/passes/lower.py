@@ -24,6 +24,7 @@ from argus.passes.report import LoweringError, problem
 from argus.passes.roles import Pass, by_role
 from argus.passes.scan import expand_scans
 from argus.passes.select import select_instructions
+from argus.passes.senders import send_apart
 from argus.passes.slices import slice_products
 from argus.passes.specialise import specialise
 from argus.passes.spread import spread_copies
@@ -41,6 +42,7 @@ PASSES: tuple[Pass, ...] = (
     by_role(stage_tiles),  # stage: copies, barriers
     copy_through_registers,  # memory to memory: two copies
     store_in_bulk,  # roles: results through panels of shared memory
+    send_apart,  # roles: results of loops, sent by a warp of their own
     by_role(assign_layouts),  # registers: layout of tiles and statements, moves between layouts
     by_role(slice_products),  # mma: operands in registers
     by_role(spread_copies),  # pipelined loops: copies between products

@@ -48,6 +48,18 @@ def role(which: int, **fields: object) -> Edit:
     return on(Roles, edit)
 
 
+def beside(**fields: object) -> Edit:
+    """Another role in the producer's warpgroup, directly behind the producer."""
+
+    def edit(kernel: Kernel) -> Kernel:
+        stmt = next(s for s in kernel.body if isinstance(s, Roles))
+        added = replace(stmt.roles[0], name="sender", first_warp=stmt.roles[0].first_warp + 1, body=())
+        done = Roles((*stmt.roles, replace(added, **fields)))  # type: ignore[arg-type]
+        return replace(on(Roles, lambda s: done)(kernel), num_warps=12)
+
+    return edit
+
+
 def tile(which: int, **fields: object) -> Edit:
     def edit(kernel: Kernel) -> Kernel:
         shared = list(kernel.shared)
@@ -96,6 +108,9 @@ BROKEN: dict[str, tuple[Edit, str]] = {
     "warps shared": (role(0, first_warp=0), "share warps"),
     "warps that are not there": (role(0, first_warp=8), "takes warps 8 to 8 of 8"),
     "role inside of a warpgroup": (role(0, first_warp=5), "inside of a warpgroup"),
+    "role beside a role of another budget": (beside(registers=48), "inside of a warpgroup"),
+    "role that reaches into the next warpgroup": (beside(num_warps=4), "inside of a warpgroup"),
+    "role apart from the first of its warpgroup": (beside(first_warp=6), "inside of a warpgroup"),
     "one name for two roles": (role(0, name="compute"), "two roles have one name"),
     "odd budget": (role(0, registers=41), "cannot have 41 registers"),
     "budget beyond the hardware": (role(0, registers=264), "cannot have 264 registers"),
@@ -212,3 +227,8 @@ def test_rows_that_the_copy_engine_does_not_load(changes: dict[str, Any], messag
     """Twins of the row that the test above accepts."""
     found = check_explicit(row_of_a(roles_gemm(), **changes))
     assert any(message in d.message for d in found), found
+
+
+def test_roles_may_share_a_warpgroup() -> None:
+    """The accepted twin of roles inside of a warpgroup."""
+    assert not list(check_explicit(beside()(roles_gemm())))

@@ -45,6 +45,9 @@ def twice(a: al.Tensor[al.bfloat16, "M 64"], b: al.Tensor[al.bfloat16, "N 64"], 
     al.store(out[:, n0 : n0 + 64], acc, boundary_check=(1,))
 '''
 
+ONE_BUFFER = TEXT.replace("stages=2", "stages=3")
+"""Shared memory has no room for two buffers of the tile that warps fill."""
+
 
 def options(target: str, **constants: Any) -> Options:
     warps = 8 if target == "sm_90a" else 4
@@ -65,25 +68,36 @@ def test_text_of_the_open_form() -> None:
     assert parse_kernel(print_kernel(kernel)) == kernel
 
 
-def test_what_stands_around_the_copy() -> None:
-    kernel = lowered("sm_90a")
+@pytest.mark.parametrize("text", [TEXT, ONE_BUFFER], ids=["two buffers", "one buffer"])
+def test_what_stands_around_the_copy(text: str) -> None:
+    kernel = lowered("sm_90a", text)
     assert not check_explicit(kernel) and not kernel.remarks
     loop = next(s for s in walk(compute(kernel)) if isinstance(s, For) and s.var == "m0")
     kinds = [type(s) for s in loop.body]
     copy = kinds.index(ThreadCopy)
-    assert kinds[copy - 1] is Barrier and kinds[copy + 1 : copy + 3] == [ProxyFence, Barrier]
+    assert (kinds[copy - 1] is Barrier) == (text is ONE_BUFFER)
+    assert kinds[copy + 1 : copy + 3] == [ProxyFence, Barrier]
     assert Mma in kinds[copy + 3 :]
+    tile = next(s for s in kernel.shared if s.name == "wt")
+    assert tile.shape == ((128, 64) if text is ONE_BUFFER else (2, 128, 64))
 
 
-@pytest.mark.parametrize("target", ["sm_90a", "sm_80", "cpu", "gfx942"])
-def test_proved(target: str) -> None:
-    report = prove(SourceFile("twice.py", TEXT), "twice", options(target))
+@pytest.mark.parametrize(
+    ("target", "text"),
+    [("sm_90a", TEXT), ("sm_90a", ONE_BUFFER), ("sm_80", TEXT), ("cpu", TEXT), ("gfx942", TEXT)],
+)
+def test_proved(target: str, text: str) -> None:
+    report = prove(SourceFile("twice.py", text), "twice", options(target))
     assert report.verdict is Verdict.PROVED, [d.message for d in report.diagnostics]
 
 
-@pytest.mark.parametrize("place", [-1, 1, 2], ids=["barrier before", "proxy fence", "barrier after"])
-def test_each_of_them_is_needed(place: int) -> None:
-    """Twins of the kernel that `test_proved` accepts."""
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [(ONE_BUFFER, -1), (ONE_BUFFER, 1), (TEXT, 2)],
+    ids=["barrier before", "proxy fence", "barrier after"],
+)
+def test_each_of_them_is_needed(text: str, place: int) -> None:
+    """Twins of kernels that are proved."""
 
     def without(stmt: Stmt) -> tuple[Stmt, ...] | None:
         if not isinstance(stmt, For) or stmt.var != "m0" or not any(isinstance(s, ThreadCopy) for s in stmt.body):
@@ -91,7 +105,7 @@ def test_each_of_them_is_needed(place: int) -> None:
         copy = next(i for i, s in enumerate(stmt.body) if isinstance(s, ThreadCopy))
         return (replace(stmt, body=tuple(s for i, s in enumerate(stmt.body) if i != copy + place)),)
 
-    kernel = lowered("sm_90a")
+    kernel = lowered("sm_90a", text)
     wrong = replace(kernel, body=rewrite_body(kernel.body, without))
     assert wrong != kernel
     assert verify(wrong).verdict is Verdict.REFUTED

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 
 from argus.backend.emit.alike import NUMBER, as_one
@@ -19,6 +20,19 @@ _REGISTER_UNIT = 8
 """Number of registers of a thread that are assigned at once (PTX ISA, setmaxnreg)."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Branch:
+    """Roles that share a text, and the function that returns its lines at a depth."""
+
+    roles: tuple[Role, ...]
+    lines: Callable[[int], list[str]]
+
+    @property
+    def end(self) -> int:
+        """The first warp behind the branch's."""
+        return self.roles[-1].first_warp + self.roles[-1].num_warps
+
+
 def emit_roles(stmt: Roles, writer: Writer, emit: Emit) -> None:
     """Emit a branch for each role, with `emit`. Roles whose texts are alike share a branch.
 
@@ -27,22 +41,33 @@ def emit_roles(stmt: Roles, writer: Writer, emit: Emit) -> None:
     kernel = writer.kernel
     writer.line(f"const int warp = argus::uniform(argus::thread_id() / {kernel.warp_size});")
     lead = ""
-    for roles, lines in _branches(stmt, writer, emit):
-        first, last = roles[0], roles[-1]
-        warps = last.first_warp + last.num_warps - first.first_warp
-        dealt = warps if first.registers is None else -(-warps // WARPGROUP) * WARPGROUP
-        end, reach = first.first_warp + warps, first.first_warp + dealt
+    for group in _of_warpgroups(_branches(stmt, writer, emit)):
+        first, last = group[0].roles[0], group[-1].roles[-1]
+        end = last.first_warp + last.num_warps
+        reach = end if first.registers is None else -(-end // WARPGROUP) * WARPGROUP
         with writer.block(f"{lead}if ({_of_warps(first.first_warp, reach, kernel)})"):
             _redistribute(first, writer)
-            with writer.block("" if reach == end else f"if (warp < {end})"):
-                writer.lines += lines(writer.depth)
+            inner = ""
+            for branch in group:
+                with writer.block("" if reach == end == branch.end else f"{inner}if (warp < {branch.end})"):
+                    writer.lines += branch.lines(writer.depth)
+                inner = "else "
         lead = "else "
 
 
-def _branches(
-    stmt: Roles, writer: Writer, emit: Emit
-) -> Iterator[tuple[tuple[Role, ...], Callable[[int], list[str]]]]:
-    """Yield the roles of each branch, in order, with a function that returns the branch's lines at a depth."""
+def _of_warpgroups(branches: Iterator[_Branch]) -> list[list[_Branch]]:
+    """Return the branches of roles, those that share a warpgroup together."""
+    groups: list[list[_Branch]] = []
+    for branch in branches:
+        if groups and branch.roles[0].first_warp % WARPGROUP:
+            groups[-1].append(branch)
+        else:
+            groups.append([branch])
+    return groups
+
+
+def _branches(stmt: Roles, writer: Writer, emit: Emit) -> Iterator[_Branch]:
+    """Yield the branches, in order."""
     declared = used(tuple(s for s in writer.kernel.body if s is not stmt))
 
     def alone(role: Role) -> Callable[[int], list[str]]:
@@ -53,9 +78,9 @@ def _branches(
     for group in _side_by_side(stmt.roles):
         shared = _shared_branch(group, stmt, declared, writer, emit)
         if shared is not None:
-            yield group, partial(_indented, shared)
+            yield _Branch(group, partial(_indented, shared))
             continue
-        yield from (((role,), alone(role)) for role in group)
+        yield from (_Branch((role,), alone(role)) for role in group)
 
 
 def _side_by_side(roles: tuple[Role, ...]) -> list[tuple[Role, ...]]:

@@ -63,12 +63,21 @@ def _roles(kernel: Kernel) -> Iterator[Problem]:
         last = role.first_warp + role.num_warps
         if role.num_warps < 1 or role.first_warp < 0 or last > kernel.num_warps:
             yield f"role `{role.name}` takes warps {role.first_warp} to {last - 1} of {kernel.num_warps}", role.span
-        if role.first_warp % WARPGROUP:
+        if role.first_warp % WARPGROUP and not _beside(role, roles):
             yield f"role `{role.name}` begins at warp {role.first_warp}, inside of a warpgroup", role.span
     for a, b in pairwise(sorted(roles, key=lambda r: r.first_warp)):
         if a.first_warp + a.num_warps > b.first_warp:
             yield f"roles `{a.name}` and `{b.name}` share warps", b.span
     yield from _budgets(kernel, roles, found[0].span)
+
+
+def _beside(role: Role, roles: tuple[Role, ...]) -> bool:
+    """Return True if `role` lies inside of a warpgroup, directly behind a role of this warpgroup with an equal budget.
+    """
+    group, last = role.first_warp // WARPGROUP, role.first_warp + role.num_warps - 1
+    before = [r for r in roles if r.first_warp + r.num_warps == role.first_warp]
+    inside = last // WARPGROUP == group and all(r.first_warp // WARPGROUP == group for r in before)
+    return inside and [r.registers for r in before] == [role.registers]
 
 
 def _budgets(kernel: Kernel, roles: tuple[Role, ...], span: Span) -> Iterator[Problem]:
@@ -81,20 +90,21 @@ def _budgets(kernel: Kernel, roles: tuple[Role, ...], span: Span) -> Iterator[Pr
         budget = role.registers or 0
         if budget % BUDGET_UNIT or not MIN_BUDGET <= budget <= MAX_BUDGET:
             yield f"role `{role.name}` cannot have {budget} registers a thread", role.span
-        if role.first_warp + _whole(role) > kernel.num_warps:
+        if max(_warpgroups(role)) * WARPGROUP + WARPGROUP > kernel.num_warps:
             yield f"role `{role.name}` ends inside of a warpgroup that the block does not have", role.span
     first = registers_at_first(kernel.num_threads)
-    idle = kernel.num_warps - sum(map(_whole, given))
-    total = (sum((r.registers or 0) * _whole(r) for r in given) + first * idle) * kernel.warp_size
+    dealt = {group: role.registers or 0 for role in given for group in _warpgroups(role)}
+    idle = kernel.num_warps - WARPGROUP * len(dealt)
+    total = (sum(dealt.values()) * WARPGROUP + first * idle) * kernel.warp_size
     pool = kernel.num_threads * first
     if total > pool:
         yield f"the roles take {total} registers, and a block of {kernel.num_threads} threads begins with {pool}", span
 
 
-def _whole(role: Role) -> int:
-    """Return the number of warps in the role's warpgroups. A register budget holds for all of them, including idle
-    warps."""
-    return -(-role.num_warps // WARPGROUP) * WARPGROUP
+def _warpgroups(role: Role) -> range:
+    """Return the numbers of the role's warpgroups. A register budget holds for all of their warps, including idle ones.
+    """
+    return range(role.first_warp // WARPGROUP, -(-(role.first_warp + max(role.num_warps, 1)) // WARPGROUP))
 
 
 def _programs(kernel: Kernel) -> Iterator[Problem]:

@@ -3,8 +3,9 @@ and loads."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 from argus.ir.cluster import reaches_peers
 from argus.ir.expr import Elem, ProgramId, walk
@@ -20,10 +21,11 @@ from argus.passes.moves import target_of
 from argus.passes.report import Unfit
 from argus.passes.specialise.addresses import check_addresses
 from argus.passes.specialise.apart import apart, together
-from argus.passes.specialise.rings import Ring, alike
+from argus.passes.specialise.rings import Ring, alike, tiles_of
 
 _MAX_N = 256  # columns of the widest wgmma instruction
 _DEPTH_BITS = 256  # bits in a row of either operand, in every wgmma instruction
+_PANELS = 64 * 1024  # bytes of shared memory that are left to panels of results
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,8 @@ class RolePlan:
 
     `turn` counts the loop's iterations and `program` the programs, if a ring needs these counts. `parts` are the
     kernels of the computing groups of warps. `kernel` stages the tiles of all groups. There is one part, equal to
-    `kernel`, unless the groups have separate rows.
+    `kernel`, unless the groups have separate rows. Tiles in `twice`, which computing warps fill in each iteration, have
+    two buffers: warps that fill one need not wait until products have read the other.
     """
 
     kernel: Kernel
@@ -41,6 +44,7 @@ class RolePlan:
     turn: str
     program: str | None
     parts: tuple[Kernel, ...]
+    twice: frozenset[str]
 
     @property
     def engines(self) -> bool:
@@ -105,7 +109,17 @@ def plan(kernel: Kernel, groups: int) -> RolePlan | None:
     chosen = numbered(together(parts, kernel.num_warps))
     loop = _pipelined(chosen)
     products = [s for part in parts for s in statements(part.body) if isinstance(s, Mma)]
-    return RolePlan(chosen, loop, *_rings(chosen, loop, products), parts)
+    rings, turn, program = _rings(chosen, loop, products)
+    return RolePlan(chosen, loop, rings, turn, program, parts, _twice(chosen, parts, rings))
+
+
+def _twice(kernel: Kernel, parts: Sequence[Kernel], rings: Sequence[Ring]) -> frozenset[str]:
+    """Return the tiles that computing warps fill in each iteration, if shared memory has room for two buffers of each.
+    """
+    made = {s.dst for part in parts for s in _pipelined(part).body if isinstance(s, Share)}
+    counts = {name: ring.buffers for name, ring in tiles_of(rings).items()} | dict.fromkeys(made, 2)
+    taken = sum(prod(s.shape) * s.dtype.bytes * counts.get(s.name, 1) for s in kernel.shared)
+    return frozenset(made if taken <= target_of(kernel).shared_bytes - _PANELS else ())
 
 
 def _pipelined(kernel: Kernel) -> For:

@@ -6,6 +6,7 @@ registers.
     map w = exp2(s)                         mma_wait 1; arrive empty; map w = exp2(s)
     map o = o * f                           mma_wait 0; arrive empty1; map o = o * f
     share st <- w                           barrier; st <- w; proxy fence; barrier
+    share st <- w, two buffers              st[i % 2] <- w; proxy fence; barrier
     copy w <- qt                            wait full2; w <- qt[i % S]; proxy fence; arrive empty2
 
 A buffer is freed after the wait that covers the last product which reads it. A buffer that was filled before the loop,
@@ -148,11 +149,15 @@ class _Writer:
 
     def _share(self, stmt: Share) -> None:
         """Store registers to a tile that no product reads any more. Products read the tile through another proxy than
-        the threads that write it."""
+        the threads that write it.
+
+        With two buffers, all warps have been at the barrier of the previous iteration since products read this one.
+        """
         self._touch(stmt)
         self._free({f for f in self.flights if stmt.dst in f.tiles}, stmt.span)
         meet = Barrier(span=stmt.span)
-        self.done += [meet, shared_copy(stmt), ProxyFence(span=stmt.span), meet]
+        written = map_accesses(shared_copy(stmt), self._within)
+        self.done += [*(() if stmt.dst in self.plan.twice else (meet,)), written, ProxyFence(span=stmt.span), meet]
         self.fenced = False
 
     def _load(self, stmt: Copy) -> None:
@@ -220,7 +225,7 @@ class _Writer:
 
     def _ordinary(self, stmt: Stmt) -> None:
         used = self._touch(stmt)
-        self.done.append(stmt)
+        self.done.append(map_accesses(stmt, self._within))
         self.fenced = self.fenced and (not used or isinstance(stmt, Tag))
 
     def _loop(self, loop: For) -> None:
@@ -359,6 +364,8 @@ class _Writer:
         self.claims = waiting
 
     def _within(self, access: Access) -> Access:
+        if access.obj in self.plan.twice:
+            return replace(access, index=(op("mod", LoopVar(self.plan.turn), Const(2)), *access.index))
         ring = self.rings.get(access.obj)
         return access if ring is None else ring.within(access)
 

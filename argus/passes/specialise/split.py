@@ -122,7 +122,8 @@ def _assembled(found: RolePlan, kernel: Kernel, roles: Roles) -> Kernel:
     after = tuple(s for s in kernel.body[position:] if _on_tensors(kernel, s))
     rings = tiles_of(found.rings)
     tiles = tuple(buffers(s, rings[s.name]) if s.name in rings else s for s in kernel.shared)
-    tiles = tuple(in_panels(s, s.shape) if s.name in found.made else s for s in tiles)
+    counts = {name: (2,) if name in found.twice else () for name in found.made}
+    tiles = tuple(in_panels(s, (*counts[s.name], *s.shape)) if s.name in counts else s for s in tiles)
     barriers = tuple(b for ring in found.rings for b in ring.barriers(found.loaders, found.consumers(ring)))
     kernel = _in_clusters(found, kernel)
     return replace(
