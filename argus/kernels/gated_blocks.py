@@ -87,7 +87,7 @@ def gated_block_rows(
         rows = al.load(token[q], mask=q < end)
         r = m0 + al.arange(ROWS)
         scaled = al.load(token[r], mask=r < end)
-        scale = al.load(scale_x[0, scaled], mask=r < end)
+        scale = al.load(scale_x[0, scaled])
     of_gate = al.load(scale_w[e, 0, n0 // SIDE, 0])
     if ACTIVATION is not None:
         up = al.zeros((ROWS, COLUMNS), al.float32)
@@ -109,7 +109,7 @@ def gated_block_rows(
         if token is None:
             scale = al.load(scale_x[g, m0 : m0 + ROWS], boundary_check=(0,))
         else:
-            scale = al.load(scale_x[g, scaled], mask=r < end)
+            scale = al.load(scale_x[g, scaled])
         of_gate = al.load(scale_w[e, 0, n0 // SIDE, g])
         if ACTIVATION is not None:
             of_up = al.load(scale_w[e, 1, n0 // SIDE, g])

@@ -33,9 +33,9 @@ WAVE_OPERANDS = (*OPERANDS, "float8_e4m3fnuz")
 RESULTS = ("float16", "bfloat16", "float32")
 NEAR = 2**22
 """Elements: of rows that are fewer apart, 256 span less than 2**31 bytes."""
-NEAR_TILES = ((128, 128, 16),)
-"""Rows, columns and bits of operands of tiles whose loops are faster by such loads in the model of time. In other ones
-clang places these loads worse than plain ones (docs/performance/mi300x.md)."""
+NEAR_TILES = ((256, 256, 16), (128, 128, 16))
+"""Rows, columns and bits of operands of tiles whose loops have less vector work by such loads, and are no slower, or by
+less than a hundredth, in the model of time. In others clang places these loads worse (docs/performance/mi300x.md)."""
 _ALIGNED = 16  # bytes: the alignment that the copy engine needs for addresses and strides
 
 

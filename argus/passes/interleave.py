@@ -10,17 +10,18 @@ Without hints, the compiler reads the operands of each step directly before its 
 are placed at the end of an iteration without branches. They change no value and no order.
 
 Where sums are scaled and added to others, vector work stands between the products already. There the loads of the next
-tile move behind the first products, which then need not wait for their addresses, and stay there:
+tile move behind the first products, which then need not wait for their addresses, and stay there. If waves of a block
+share a SIMD, one that comes to its last sums lets the products of the others go first.
 
-    barrier; next = a[...]                  ->  barrier
+    barrier; next = a[...]                  ->  s_setprio 1;  barrier
     copy at = sa[..]; mma sums += ...           copy at = sa[..]; mma sums += ...
     ...                                         next = a[...];  sched_barrier
     accumulate acc += sums * scale              ...
     ...                                         accumulate acc += sums * scale;  sched_barrier
     accumulate more += others * scale           ...
-    scale = s[...]                              accumulate more += others * scale
-    sa[...] = next                              sa[...] = next
-                                                scale = s[...]
+    ...                                         s_setprio 0;  accumulate more += others * scale
+    scale = s[...]                              sa[...] = next
+    sa[...] = next                              scale = s[...]
                                                 sched_group_barrier    the reads of LDS before the first sums
 """
 
@@ -34,7 +35,7 @@ from typing import TypeGuard
 from argus.ir.expr import coords, elements
 from argus.ir.instruction import MMA
 from argus.ir.nodes import Accumulate, AssertTags, Barrier, For, Kernel, Map, Mma, Shared, Stmt, Tag, Tensor, ThreadCopy
-from argus.ir.ordering import SchedBarrier, SchedGroup
+from argus.ir.ordering import SchedBarrier, SchedGroup, WavePriority
 from argus.ir.visit import rewrite_body
 from argus.passes.moves import target_of
 
@@ -44,6 +45,10 @@ _LATE = 4
 registers."""
 _FREE = 0x4 | 0x80 | 0x100 | 0x200
 """Scalar instructions and accesses to LDS."""
+_MEMORY = 0x10 | 0x20
+"""Loads and stores, which go past the place where the loads of the next tile stay."""
+_SIMDS = 4
+"""Of a compute unit, which share the waves of a block."""
 _STRAIGHT = ThreadCopy | Map | Mma | Barrier | Tag | AssertTags
 
 
@@ -82,8 +87,12 @@ def _scaled(kernel: Kernel, loop: For) -> tuple[Stmt, ...]:
     if not loads or products[0] > sums[0]:
         return body
     stay = SchedBarrier(_FREE, span=loop.span)
-    result = [body[0], *body[1 + len(loads) : products[0] + 1], *loads, stay]
+    shared = kernel.num_warps > _SIMDS
+    first, last = ([WavePriority(level, span=loop.span)] if shared else [] for level in (1, 0))
+    reads_and_products = body[1 + len(loads) : products[0] + 1]
+    result = [*first, body[0], *reads_and_products, *loads, replace(stay, mask=_FREE | _MEMORY) if shared else stay]
     for place in range(products[0] + 1, sums[-1] + 1):
+        result += last if place == sums[-1] else []
         result += [body[place], stay] if place in sums[:-1] else [body[place]]
     result += sorted(body[sums[-1] + 1 :], key=lambda s: not _deposits(kernel, s))
     copies = [s for s in body[: sums[0]] if isinstance(s, ThreadCopy)]

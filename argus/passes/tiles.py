@@ -60,6 +60,8 @@ def _loaded_straight(kernel: Kernel) -> tuple[dict[str, Shared], tuple[Diagnosti
         if not isinstance(loop, For) or loop.kind != "pipelined" or loop.stages < 3:
             continue
         for stage in (s for s in loop.body if isinstance(s, Stage)):
+            if turned_axis(kernel, stage) is not None:
+                continue  # it is turned in registers
             try:
                 tile = _straight(kernel, stage, known)
             except Unfit as reason:
@@ -80,9 +82,6 @@ def _straight(kernel: Kernel, stage: Stage, known: Facts) -> Shared:
     """Return the tile of `stage` in a layout that loads to LDS can fill. Raises `Unfit` if there is none."""
     tile = kernel.object(stage.dst)
     assert isinstance(tile, Shared)
-    if turned_axis(kernel, stage) is not None:
-        why = f"its products take runs of another dimension than the one that is contiguous in {stage.src.obj}"
-        raise Unfit(why, stage.span, "leave it so: it is turned on the way")
     layout = tile.layout or wave_layout(tile.shape, tile.dtype.bytes, _order(kernel, tile))
     if layout is None:
         why = f"its rows do not make up runs of {_RUN} bytes, which a wave fills at once"

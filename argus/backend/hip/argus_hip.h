@@ -519,7 +519,8 @@ template <int FIRST> ARGUS_FN void wave_barrier_from() {
 template <int FIRST> ARGUS_FN void wave_barrier_below() {
     if (__builtin_amdgcn_readfirstlane(thread_id()) < FIRST) wave_barrier();
 }
-template <int LEVEL> ARGUS_FN void wave_priority() { __builtin_amdgcn_s_setprio(LEVEL); }
+// As text: unlike the builtin, it lets the compiler move arithmetic past it.
+template <int LEVEL> ARGUS_FN void wave_priority() { asm volatile("s_setprio %0" ::"n"(LEVEL)); }
 template <int MASK, int SIZE, int SYNC> ARGUS_FN void sched_group() {
     __builtin_amdgcn_sched_group_barrier(MASK, SIZE, SYNC);
 }
