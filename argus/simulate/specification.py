@@ -219,17 +219,18 @@ def _has_steps(kernel: Kernel) -> bool:
 
 
 def tolerance(kernel: Kernel, stmt: Spec, magnitude: Array, scale: float) -> Array:
-    """Return the error of each element that rounding explains, or 0 for integers.
+    """Return the error of each element that needs no explanation, or 0 for integers. What is farther from its specified
+    value is computed again in 64 bits.
 
-    A unit is one in the last place of the coarsest float type of the kernel's tensors and tiles. The tolerance is four
-    units relative to the element, plus a share of `scale`: one unit if rounded values pass through a function or a
-    second reduction (`_deep`), else 2^-16.
+    A unit is an eighth of one in the last place of the coarsest float type of the kernel's tensors and tiles, but at
+    least one of float32. The tolerance is four units relative to the element, plus a share of `scale`: one unit if
+    rounded values pass through a function or a second reduction (`_deep`), else 2^-16.
     """
     objects: tuple[Fragment | Shared, ...] = (*kernel.fragments, *kernel.shared)
     if not kernel.object(stmt.output).dtype.is_float:
         return np.zeros_like(magnitude)
     floats = [o.dtype for o in (*kernel.tensors, *objects) if o.dtype.is_float]
-    unit = 2.0 ** -min((_MANTISSA[d.name] for d in floats), default=23)
+    unit = max(2.0 ** -(3 + min((_MANTISSA[d.name] for d in floats), default=23)), 2.0**-23)
     return 4 * unit * magnitude + (unit if _deep(stmt.value) else 2.0**-16) * scale
 
 
