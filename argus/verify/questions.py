@@ -23,8 +23,9 @@ from argus.verify.order.order import Ordering
 from argus.verify.order.protocol import Protocol
 from argus.verify.reductions.window import Window
 from argus.verify.values import assertions, spec
-from argus.verify.values.contributions import Loads
+from argus.verify.values.compare import Comparison
 from argus.verify.values.data_flow import DataFlow
+from argus.verify.values.stated import Stated
 from argus.verify.values.tags import TagAnalysis
 from argus.verify.values.term_builder import TermBuilder
 
@@ -37,13 +38,12 @@ class Questions:
         self.model, self.exact = model, exact
         self.data = DataFlow(self.model)
         self.tag_values = TagAnalysis(self.data)
-        self._loads = Loads()
-        """What terms load. A question that is asked again need not find it again."""
 
     @cached_property
-    def _terms(self) -> TermBuilder:
-        """The terms of statements. A question that is asked again need not build them again."""
-        return TermBuilder(self.data)
+    def _compared(self) -> tuple[Comparison, Stated]:
+        """What is known of terms. A question that is asked again goes on where it was stopped."""
+        terms = TermBuilder(self.data)
+        return Comparison(terms), Stated(terms)
 
     @cached_property
     def several(self) -> Model:
@@ -112,7 +112,7 @@ class Questions:
         return assertions.check(self.tag_values)
 
     def values(self) -> list[Finding]:
-        return spec.check(self._terms, self._loads)
+        return spec.check(*self._compared)
 
     def invariance(self) -> list[Finding]:
         return invariance.check(self.data)

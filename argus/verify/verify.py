@@ -28,7 +28,7 @@ from argus.verify.model.solver import Solver
 from argus.verify.model.translator import NonAffine
 from argus.verify.opinion.asked import listening
 from argus.verify.opinion.opinion import second
-from argus.verify.questions import FLOW, Answer, Questions, without_consequences
+from argus.verify.questions import FLOW, Answer, Question, Questions, without_consequences
 from argus.verify.reductions.alike import alone
 from argus.verify.reductions.clamps import unlimited
 from argus.verify.reductions.counts import spelled
@@ -51,6 +51,10 @@ are prompt."""
 
 FIRST = 7 * STEPS_PER_SECOND // 2
 """The steps of a question before small sizes are tried in the simulator. Then it is asked again, with more steps."""
+
+QUICK = 5 * STEPS_PER_SECOND // 4
+"""The steps of a question about the kernel itself while its weaker form is undecided. The weaker form has twice as many
+before."""
 
 EARLY = 4 * STEPS_PER_SECOND
 """The steps of that search. The rest is tried at the end."""
@@ -195,21 +199,41 @@ class _Run:
             # Conflicts of several roles in one tensor need all roles; shares of a sum need their exact bounds.
             every = one is not kernel and question.ask is Questions.races_in_tensors
             every |= question.ask is Questions.values and exact.added_up
-            if weaker is not None and not every:
-                asked = partial(question.ask, weaker)
-                if not self._timed(question.property, "isl", asked, 0.5, FIRST):
-                    by_weaker |= question.ask is Questions.progress
-                    continue
             answering = partial(without_consequences, question, exact)
-            answer = self._timed(question.property, "isl", answering, 1.0, FIRST)
+            answer = self._first(question, None if every else weaker, answering)
             if isinstance(answer, Finding):
                 open.append((question.property, answering))
-            else:
+            elif answer is not None:
                 answers.append(answer)
+            else:
+                by_weaker |= question.ask is Questions.progress
         answers += self._decided(open, any(f.verdict is Verdict.REFUTED for a in answers for f in a.findings))
         # The question that reports errors of the protocol may have been answered by the weaker form.
         cause = exact.steps.findings if by_weaker and any(a.left_out for a in answers) else []
         return [found for answer in answers for found in answer.findings] + cause
+
+    def _first(
+        self, question: Question, weaker: Questions | None, answering: Callable[[], Answer]
+    ) -> Answer | Finding | None:
+        """Ask a question about the weaker form, if any, and then about the kernel itself (`answering`). Return None if
+        the weaker form proves it.
+
+        Either form may take long where the other does not, so both are asked with few steps before either has many.
+        """
+        answer: Answer | Finding | None = None
+        if weaker is not None:
+            asked = partial(question.ask, weaker)
+            found = self._timed(question.property, "isl", asked, 0.5, 2 * QUICK)
+            if isinstance(found, Finding):
+                answer = self._timed(question.property, "isl", answering, 1.0, QUICK)
+                if isinstance(answer, Answer) and not answer.findings:
+                    return answer
+                found = self._timed(question.property, "isl", asked, 0.5, FIRST)
+            if not found:
+                return None
+        if isinstance(answer, Answer):
+            return answer
+        return self._timed(question.property, "isl", answering, 1.0, FIRST)
 
     def _decided(self, open: list[tuple[str, Callable[[], Answer]]], refuted: bool) -> list[Answer]:
         """Decide questions that took too long.

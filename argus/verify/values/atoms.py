@@ -3,16 +3,14 @@ conditions."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import reduce
 from itertools import permutations
 
 from argus.ir.expr import OPERATORS
-from argus.verify.model.isl import UnionMap, UnionSet
+from argus.verify.model.isl import UnionMap, UnionSet, spent
 from argus.verify.model.translator import NonAffine
-from argus.verify.values.contributions import Loads
 from argus.verify.values.extrema import without_high_places
 from argus.verify.values.functions import FLIPPED, Compared, compared, described, negated
 from argus.verify.values.pieces import CANCELLED, Group
@@ -23,14 +21,18 @@ from argus.verify.values.signs import never_negative
 from argus.verify.values.summands import Summand, scaled, total
 from argus.verify.values.term_builder import TermBuilder
 from argus.verify.values.terms import Again, Apply, Choice, Constant, Recurrence, Term, Via, made, nested
+from argus.work import STEPS_PER_SECOND, Work
 
 
 class Atoms(Products):
     """Compares applications of operators and choices."""
 
-    def __init__(self, builder: TermBuilder, loads: Loads | None = None) -> None:
-        super().__init__(builder, loads)
-        self._parted: Counter[tuple[Term, Term]] = Counter()
+    def __init__(self, builder: TermBuilder) -> None:
+        super().__init__(builder)
+        self._parted: set[tuple[Term, Term]] = set()
+        """Choices that were compared case by case."""
+        self._again = Work(_AGAIN)
+        """The steps for comparing such choices case by case again."""
 
     def operands(self, op: str, mine: Term, wanted: Term, scope: Scope) -> None:
         """Check that an associative operator is applied to the same operands on both sides, each once if repetition
@@ -115,19 +117,27 @@ class Atoms(Products):
             one = self._part(wanted, scope.other, False, scope) or self._part(mine, scope.path, True, scope)
             if one is None or len(scope.given) == _MOST_GIVEN or not (nested(mine) or nested(wanted)):
                 raise
-            self._parted[mine, wanted] += 1
-            if self._parted[mine, wanted] > 1 and self._parted.total() - len(self._parted) > _MOST_AGAIN:
+            repeated = (mine, wanted) in self._parted
+            if repeated and self._again.over:
                 raise
-            inside, rest = self.builder.conditions.decided(one.test, one.path.intersect_domain(scope.roots))
+            self._parted.add((mine, wanted))
+            before = spent() if repeated else 0
             try:
-                if rest:
-                    for holds in (True, False):
-                        self.match(mine, wanted, replace(scope, given=(*scope.given, replace(one, holds=holds))))
-                else:
-                    self.match(mine, wanted, scope.restricted(scope.roots.intersect(inside)))
-                    self.match(mine, wanted, scope.restricted(scope.roots.subtract(inside)))
+                self._by_cases(mine, wanted, one, scope)
             except (Mismatch, NonAffine):
                 raise straight from None
+            finally:
+                self._again.spend(spent() - before if repeated else 0)
+
+    def _by_cases(self, mine: Term, wanted: Term, one: Given, scope: Scope) -> None:
+        """Compare choices where a condition holds, and where it does not."""
+        inside, rest = self.builder.conditions.decided(one.test, one.path.intersect_domain(scope.roots))
+        if rest:
+            for holds in (True, False):
+                self.match(mine, wanted, replace(scope, given=(*scope.given, replace(one, holds=holds))))
+        else:
+            self.match(mine, wanted, scope.restricted(scope.roots.intersect(inside)))
+            self.match(mine, wanted, scope.restricted(scope.roots.subtract(inside)))
 
     def _written(self, mine: Term, wanted: Term, scope: Scope) -> None:
         """Compare choices by equal conditions, which are assumed where they select a value."""
@@ -271,8 +281,8 @@ def _kind(test: Term) -> str:
 
 _MOST_GIVEN = 2
 """The most conditions of which the cases are looked at."""
-_MOST_AGAIN = 1
-"""How often choices that were compared case by case are compared so again: it costs much where they are different."""
+_AGAIN = STEPS_PER_SECOND // 2
+"""The steps for comparing choices case by case that were compared so before: it costs much where they are different."""
 _Known = list[tuple[UnionSet, float]]
 
 

@@ -20,7 +20,6 @@ from argus.verify.model.isl import UnionMap, UnionSet, empty_set, explicit, merg
 from argus.verify.model.translator import NonAffine
 from argus.verify.values.atoms import Atoms
 from argus.verify.values.bits import BITS, simplified
-from argus.verify.values.contributions import Loads
 from argus.verify.values.elementwise import Leaves, Parted, elementwise
 from argus.verify.values.functions import described
 from argus.verify.values.linear import EmptyRow
@@ -47,9 +46,8 @@ class _Matched:
 class Comparison(Atoms):
     """Compares terms, and remembers the result of each comparison."""
 
-    def __init__(self, builder: TermBuilder, loads: Loads | None = None) -> None:
-        """Create a comparison. `loads`: the loads in the builder's terms that are already known."""
-        super().__init__(builder, loads)
+    def __init__(self, builder: TermBuilder) -> None:
+        super().__init__(builder)
         self._odd: set[tuple[Term, Term]] = set()
         """Pairs of terms that are not known to be equal functions of elements."""
         stated = (p.cond for p in builder.model.kernel.preconditions if isinstance(p, (Requires, Assume)))
@@ -221,15 +219,18 @@ class Comparison(Atoms):
         if scope.walking or key in self._odd or not (elementwise(mine) or elementwise(wanted)):
             return False
         self._odd.add(key)
+        same = True
         try:
             if sums:
                 self.account(*self.contributions_of("add", mine, wanted, scope, False), scope)
             else:
                 self._by_parts(mine, wanted, scope)
         except (Mismatch, NonAffine):
-            return False
-        self._odd.remove(key)
-        return True
+            same = False
+        finally:
+            if same:  # Also if the limit of work ended the comparison: it may be asked again.
+                self._odd.remove(key)
+        return same
 
     def _by_parts(self, mine: Term, wanted: Term, scope: Scope) -> None:
         def same(a: Term, path: UnionMap, b: Term, other: UnionMap) -> bool:

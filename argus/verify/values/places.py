@@ -37,8 +37,8 @@ class Places:
     """Finds instances of two terms, or points of two products, that load the same cells. Whether the terms are equal is
     decided elsewhere."""
 
-    def __init__(self, loads: Loads | None = None) -> None:
-        self._loads = Loads() if loads is None else loads
+    def __init__(self) -> None:
+        self._loads = Loads()
         self._reads: dict[tuple[Summand, bool], list[tuple[str, Coordinates]]] = {}
 
     def of_terms(self, mine: Term, wanted: Term, every: UnionMap) -> Iterator[UnionMap]:

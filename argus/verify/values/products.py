@@ -17,7 +17,7 @@ from argus.ir.expr import REDUCTIONS
 from argus.ir.types import float32
 from argus.verify.model.isl import UnionMap, UnionSet, merged
 from argus.verify.model.translator import NonAffine
-from argus.verify.values.contributions import Loads, contributions
+from argus.verify.values.contributions import contributions
 from argus.verify.values.exponentials import Exponentials
 from argus.verify.values.functions import Shapes
 from argus.verify.values.linear import Exponents
@@ -44,11 +44,11 @@ Without = tuple["Scale | None", "Scale | None"]
 class Products(ABC):
     """Compares sums of products. Terms in them are compared by `match`, or by `once`, which remembers results."""
 
-    def __init__(self, builder: TermBuilder, loads: Loads | None = None) -> None:
+    def __init__(self, builder: TermBuilder) -> None:
         self.builder, self.model = builder, builder.model
         self.exponentials = Exponentials(Exponents(builder))
         self._logarithms = Logarithms(self.exponentials)
-        self._places = Places(loads)
+        self._places = Places()
         self._numbers = Numbers()
         self.shapes = Shapes()
 

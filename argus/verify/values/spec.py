@@ -21,7 +21,6 @@ from argus.verify.model.relations import Model
 from argus.verify.model.translator import NonAffine
 from argus.verify.values.accumulated import accumulated
 from argus.verify.values.compare import Comparison
-from argus.verify.values.contributions import Loads
 from argus.verify.values.results import without_order
 from argus.verify.values.scope import Mismatch, Scope
 from argus.verify.values.stated import ROOT, Place, Stated
@@ -30,14 +29,14 @@ from argus.verify.values.terms import Term, Via
 from argus.verify.values.zero import Emptiness, dividing, where_zero
 
 
-def check(builder: TermBuilder, loads: Loads) -> list[Finding]:
-    """Return the findings of every `spec`, at most one per store."""
+def check(comparison: Comparison, stated: Stated) -> list[Finding]:
+    """Return the findings of every `spec`, at most one per store. What a comparison has found before is not compared
+    again."""
     findings: list[Finding] = []
-    comparison, stated = Comparison(builder, loads), Stated(builder)
-    for site in builder.model.sites:
+    for site in comparison.model.sites:
         if isinstance(site.stmt, Spec):
             findings += _stores(comparison, stated, site.stmt)
-    return findings or _of_itself(builder.model, stated)
+    return findings or _of_itself(comparison.model, stated)
 
 
 def _of_itself(model: Model, stated: Stated) -> list[Finding]:

@@ -74,6 +74,7 @@ class Stated:
         self._loaded = loaded(builder.model.sites)
         self._places = {name: access for access, name in self._loaded.items()}
         self._own: dict[SpecTerm, _Sum] = {}
+        self._whole: dict[tuple[SpecTerm, int], Term] = {}
 
     def of(self, spec: SpecTerm, rank: int, variables: UnionMap) -> Term:
         """Return the term of an output's specification over `V0[...]`. `variables`, {root -> place}, leads to these
@@ -82,7 +83,10 @@ class Stated:
         Raises `NonAffine`.
         """
         place = Place(ROOT, tuple(range(rank)))
-        return self._term(self._numbered(spec, place, variables), place)
+        numbered = self._numbered(spec, place, variables)
+        if (numbered, rank) not in self._whole:
+            self._whole[numbered, rank] = self._term(numbered, place)
+        return self._whole[numbered, rank]
 
     # ------------------------------------------------------------------ terms
 
