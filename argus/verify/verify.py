@@ -23,7 +23,7 @@ from argus.verify.findings import Finding, unknown
 from argus.verify.model.isl import IslError, limited
 from argus.verify.model.program import sites
 from argus.verify.model.relations import Model
-from argus.verify.model.resolving import block_bounds
+from argus.verify.model.resolving import block_bounds, differs_by_block
 from argus.verify.model.solver import Solver
 from argus.verify.model.translator import NonAffine
 from argus.verify.opinion.asked import listening
@@ -53,8 +53,7 @@ FIRST = 7 * STEPS_PER_SECOND // 2
 """The steps of a question before small sizes are tried in the simulator. Then it is asked again, with more steps."""
 
 QUICK = 5 * STEPS_PER_SECOND // 4
-"""The steps of a question about the kernel itself while its weaker form is undecided. The weaker form has twice as many
-before."""
+"""The steps of a question about each of two forms of a kernel that hardly differ, before either form has more."""
 
 EARLY = 4 * STEPS_PER_SECOND
 """The steps of that search. The rest is tried at the end."""
@@ -191,7 +190,10 @@ class _Run:
         """
         kernel = model.kernel
         one = kernel if self.exact else alone(kernel)
-        weaker = None if self.exact else self._weaker(kernel, named(one))
+        form = named(one)
+        weaker = None if self.exact else self._weaker(kernel, form)
+        # A bound that is the same for all blocks hardly makes sets simpler.
+        quick = FIRST if any(map(differs_by_block, form.definitions)) else QUICK
         exact, by_weaker = Questions(model, self.exact), False
         answers: list[Answer] = []
         open: list[tuple[str, Callable[[], Answer]]] = []
@@ -200,7 +202,7 @@ class _Run:
             every = one is not kernel and question.ask is Questions.races_in_tensors
             every |= question.ask is Questions.values and exact.added_up
             answering = partial(without_consequences, question, exact)
-            answer = self._first(question, None if every else weaker, answering)
+            answer = self._first(question, None if every else weaker, answering, quick)
             if isinstance(answer, Finding):
                 open.append((question.property, answering))
             elif answer is not None:
@@ -213,19 +215,20 @@ class _Run:
         return [found for answer in answers for found in answer.findings] + cause
 
     def _first(
-        self, question: Question, weaker: Questions | None, answering: Callable[[], Answer]
+        self, question: Question, weaker: Questions | None, answering: Callable[[], Answer], quick: int
     ) -> Answer | Finding | None:
         """Ask a question about the weaker form, if any, and then about the kernel itself (`answering`). Return None if
         the weaker form proves it.
 
-        Either form may take long where the other does not, so both are asked with few steps before either has many.
+        Either form may take long where the other does not. With `quick` less than `FIRST`, both are asked with so few
+        steps before either has more.
         """
         answer: Answer | Finding | None = None
         if weaker is not None:
             asked = partial(question.ask, weaker)
-            found = self._timed(question.property, "isl", asked, 0.5, 2 * QUICK)
-            if isinstance(found, Finding):
-                answer = self._timed(question.property, "isl", answering, 1.0, QUICK)
+            found = self._timed(question.property, "isl", asked, 0.5, quick)
+            if isinstance(found, Finding) and quick < FIRST:
+                answer = self._timed(question.property, "isl", answering, 1.0, quick)
                 if isinstance(answer, Answer) and not answer.findings:
                     return answer
                 found = self._timed(question.property, "isl", asked, 0.5, FIRST)

@@ -6,8 +6,9 @@ same term.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from itertools import product
 
 from argus.ir.expr import Const, Elem, Expr, Op, Param, op, rewrite, walk
@@ -18,11 +19,11 @@ from argus.verify.model.formulas import Tuple, between, both
 from argus.verify.model.isl import UnionMap, UnionSet
 from argus.verify.model.resolving import loaded
 from argus.verify.model.translator import NonAffine, identifier
+from argus.verify.values.choices import Condition
 from argus.verify.values.integers import element, image_of
 from argus.verify.values.term_builder import TermBuilder
 from argus.verify.values.terms import (
     Apply,
-    Cases,
     Constant,
     Index,
     Load,
@@ -31,10 +32,8 @@ from argus.verify.values.terms import (
     Reduce,
     Term,
     Via,
-    chosen,
     constant_term,
     index_data,
-    made,
     operation,
 )
 
@@ -135,45 +134,19 @@ class Stated:
 
     def _choice(self, condition: SpecTerm, yes: Term, no: Term, place: Place) -> Term:
         """Build a choice. Conditions on indices divide the instances; conditions on data become a `Choice`."""
-        texts, tests = self._tests(condition, place)
-        if any(map(made, tests)) and self._partly_known(condition, place):
-            match condition:
-                case Op(op="and", args=(a, b)) | SpecOp(op="and", args=(a, b)):
-                    first, second = (b, a) if any(map(made, self._tests(a, place)[1])) else (a, b)
-                    return self._choice(first, self._choice(second, yes, no, place), no, place)
-                case Op(op="or", args=(a, b)) | SpecOp(op="or", args=(a, b)):
-                    return self._choice(a, yes, self._choice(b, yes, no, place), place)
-                case Op(op="not", args=(a,)) | SpecOp(op="not", args=(a,)):
-                    return self._choice(a, no, yes, place)
-        inside, every = self._set(place, " and ".join(texts) or "true"), self._set(place, "true")
-        term = chosen(tests, yes, no)
-        return Cases(((inside, term), (every.subtract(inside), no))) if texts else term
+        return Condition(condition, self._set(place, "true"), partial(self._split, place)).choice(yes, no)
 
-    def _partly_known(self, condition: SpecTerm, place: Place) -> bool:
-        match condition:
-            case Op(op="and" | "or" | "not", args=args) | SpecOp(op="and" | "or" | "not", args=args) if (
-                condition.dtype == boolean
-            ):
-                return any(self._partly_known(part, place) for part in args)
-            case _:
-                return not self._tests(condition, place)[1]
-
-    def _tests(self, condition: SpecTerm, place: Place) -> tuple[list[str], list[Term]]:
-        """Return the parts of a conjunction in two groups: conditions on indices, and conditions on data.
+    def _split(self, place: Place, condition: SpecTerm) -> tuple[UnionSet, list[Term]]:
+        """Return the instances at which a condition on indices holds, or the term of a condition on data.
 
         A condition that is computed modulo 2^32, or by functions that sets do not have, is treated like a condition on
         data, because it is not known where it holds.
         """
-        match condition:
-            case Op(op="and", args=(a, b)) | SpecOp(op="and", args=(a, b)) if condition.dtype == boolean:
-                (some, first), (more, second) = self._tests(a, place), self._tests(b, place)
-                return some + more, first + second
-        if isinstance(condition, (SpecOp, SpecReduce, SpecSoftmax)) or elements_of(condition) or _modular(condition):
-            return [], [self._term(condition, place)]
-        try:
-            return [self.model.translator.condition(condition, place.coords)], []
-        except NonAffine:
-            return [], [self._term(condition, place)]
+        if not (isinstance(condition, (SpecOp, SpecReduce, SpecSoftmax)) or elements_of(condition)):
+            with suppress(NonAffine):
+                if not _modular(condition):
+                    return self._set(place, self.model.translator.condition(condition, place.coords)), []
+        return self._set(place, "true"), [self._term(condition, place)]
 
     # ------------------------------------------------------------------ reductions
 

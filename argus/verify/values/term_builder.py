@@ -5,14 +5,17 @@ left out."""
 
 from __future__ import annotations
 
+from functools import partial
+
 from argus.ir.expr import APPROXIMATED, REDUCTIONS, Const, Elem, Expr, Op, Param
-from argus.ir.nodes import Accumulate, Copy, Map, Mma, Tensor
+from argus.ir.nodes import Accumulate, Copy, Map, Mma, SpecOp, SpecReduce, SpecSoftmax, SpecTerm, Tensor
 from argus.ir.spec_terms import exact_indices, rounds_in
 from argus.ir.types import DType, boolean, float32, rounds_only
 from argus.verify.model.flow import sink_name
 from argus.verify.model.isl import UnionMap, UnionSet, empty_set, isl, map_parts, union_of_maps, union_of_sets
 from argus.verify.model.program import Site
 from argus.verify.model.translator import NonAffine, Translator
+from argus.verify.values.choices import Condition
 from argus.verify.values.conditions import Conditions
 from argus.verify.values.data_flow import DataFlow, writes
 from argus.verify.values.positive import bounds_of, positive_scalars
@@ -33,7 +36,6 @@ from argus.verify.values.terms import (
     Via,
     chosen,
     constant_term,
-    made,
     operation,
 )
 from argus.verify.values.wrapping import Wrapping
@@ -132,7 +134,7 @@ class TermBuilder:
         if stmt.mask is None or stmt.other is None:
             return self.read(site, number)
         other = Constant(float(stmt.other.value))
-        inside, tests = self._tests(site, stmt.mask)
+        inside, tests = self._condition(site, stmt.mask).decided
         if not tests:
             term = self.read(site, number)
         elif isinstance(self.model.kernel.object(stmt.src.obj), Tensor) and not self.data.is_written(stmt.src.obj):
@@ -143,17 +145,17 @@ class TermBuilder:
         outside = self.model.domain(site)[0].to_union_set().subtract(inside)
         return Cases(((inside, term), (outside, other)))
 
-    def _tests(self, site: Site, mask: Expr) -> tuple[UnionSet, list[Term]]:
-        """Split a conjunction: the instances at which its conditions on indices hold, and its conditions on data."""
-        match mask:
-            case Op(op="and", args=(a, b)) if mask.dtype.kind == "bool":
-                (here, some), (there, more) = self._tests(site, a), self._tests(site, b)
-                return here.intersect(there), [*some, *more]
+    def _condition(self, site: Site, condition: Expr) -> Condition:
+        """Return a condition at a statement, split into what sets decide and what data do."""
+        return Condition(condition, self.model.domain(site)[0].to_union_set(), partial(self._split, site))
+
+    def _split(self, site: Site, condition: SpecTerm) -> tuple[UnionSet, list[Term]]:
+        assert not isinstance(condition, (SpecOp, SpecReduce, SpecSoftmax))
         try:
-            return self.data.where(site, mask), []
+            return self.data.where(site, condition), []
         except NonAffine:
             every = self.model.domain(site)[0].to_union_set().identity()
-            return self.conditions.decided(self.of_expr(site, mask), every)
+            return self.conditions.decided(self.of_expr(site, condition), every)
 
     def of_expr(self, site: Site, expr: Expr) -> Term:
         """Return the term of a value expression."""
@@ -173,7 +175,7 @@ class TermBuilder:
             case Op(op="cast", args=(inner,), dtype=dtype) if rounds_only(inner.dtype, dtype):
                 return self.of_expr(site, inner) if dtype == inner.dtype else self._widened(site, inner)
             case Op(op="where", args=(condition, a, b)):
-                return self._where(site, condition, self.of_expr(site, a), self.of_expr(site, b))
+                return self._condition(site, condition).choice(self.of_expr(site, a), self.of_expr(site, b))
             case Op() if exact_indices(expr) and (index := self._index(site, expr)) is not None:
                 return index
             case Op(op=name, args=args, dtype=dtype):
@@ -185,28 +187,6 @@ class TermBuilder:
                 return Apply(f"{operator} of rounded numbers" if rounded else operator, tuple(terms))
             case _:
                 return self._index(site, expr) or Opaque("a value computed from indices")
-
-    def _where(self, site: Site, condition: Expr, yes: Term, no: Term) -> Term:
-        """Return a choice. There is one for each part of its condition if sets decide some parts, and data others."""
-        inside, tests = self._tests(site, condition)
-        if any(map(made, tests)) and self._partly_known(site, condition):
-            match condition:
-                case Op(op="and", args=(a, b)):
-                    first, second = (b, a) if any(map(made, self._tests(site, a)[1])) else (a, b)
-                    return self._where(site, first, self._where(site, second, yes, no), no)
-                case Op(op="or", args=(a, b)):
-                    return self._where(site, a, yes, self._where(site, b, yes, no))
-                case Op(op="not", args=(a,)):
-                    return self._where(site, a, no, yes)
-        outside, yes = self.model.domain(site)[0].to_union_set().subtract(inside), chosen(tests, yes, no)
-        return yes if outside.is_empty() else Cases(((inside, yes), (outside, no)))
-
-    def _partly_known(self, site: Site, condition: Expr) -> bool:
-        match condition:
-            case Op(op="and" | "or" | "not", args=args) if condition.dtype == boolean:
-                return any(self._partly_known(site, part) for part in args)
-            case _:
-                return not self._tests(site, condition)[1]
 
     def parameter(self, name: str) -> Parameter:
         """Return the term of a scalar or a size."""
