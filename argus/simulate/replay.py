@@ -43,7 +43,8 @@ _FEW = 8
 """How many numbers are near the least one."""
 
 WHOLE = "whole"
-"""Contents of integer tensors of at most 32 bits without a declared range: all numbers of the type."""
+"""Contents of integer tensors of at most 32 bits without a declared range: all numbers of the type, every other one the
+least or the greatest."""
 
 _UNDECLARED = {"int": (-3, 8), "uint": (0, 8), "bool": (0, 2)}
 """The range [low, high) of integers in generated inputs without a declared range, by kind of type. The ranges include 0
@@ -204,7 +205,8 @@ def _contents(
         return Dense(_arranged(tensor, what, shape, seed, given or {}), keep=True)
     if extreme == WHOLE and what is None and tensor.dtype.is_int and tensor.dtype.bits <= 32:
         low, high = tensor.dtype.integers[0], tensor.dtype.integers[1] + 1
-    extreme = "" if what is None else extreme
+    elif what is None:
+        extreme = ""
     fill = _Fill(f"{seed}{tensor.name}", tensor.dtype, low, high, factor, shape, given or {}, extreme)
     if prod(shape) <= _DENSE:
         return Dense(fill(np.arange(prod(shape), dtype=np.int64)), keep=True)
@@ -257,6 +259,8 @@ class _Fill:
             case _:
                 count = min(count, _FEW) if self.extreme == "near" else count
                 above = (hashed(index ^ np.int64(self.seed << 31)) % np.uint64(count)).astype(np.int64)
+                if self.extreme == WHOLE:
+                    above = np.where(index % 4 == 1, 0, np.where(index % 4 == 2, count - 1, above))
         values = above + self.low
         result = round_to(values * self.factor, self.dtype).astype(carrier(self.dtype))
         for at, value in self.given.items():

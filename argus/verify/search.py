@@ -24,6 +24,8 @@ from argus.verify.values.padding import padded_exponentials
 from argus.verify.witness import REPLAY_ITERATIONS, witness
 from argus.work import Work
 
+_FLOATS = (SMALL, FRACTIONS, LARGE, NEGATIVE)
+"""Kinds of floats. The order of the numbers of a tensor is another one in each kind."""
 _Given = tuple[int, int, float] | str
 """The kind of floats, or of the contents of index tensors."""
 _Blocks = list[tuple[int, ...]] | None
@@ -126,7 +128,7 @@ def _run(
         with np.errstate(all="ignore"):
             return replay(
                 kernel, sizes, blocks, tags=tags, values=values, iterations=REPLAY_ITERATIONS, schedule=order,
-                floats=floats, extreme=extreme, work=work,
+                seed=_FLOATS.index(floats), floats=floats, extreme=extreme, work=work,
             )  # fmt: skip
     except NotReplayable:
         return None

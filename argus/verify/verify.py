@@ -192,8 +192,9 @@ class _Run:
         one = kernel if self.exact else alone(kernel)
         form = named(one)
         weaker = None if self.exact else self._weaker(kernel, form)
-        # A bound that is the same for all blocks hardly makes sets simpler.
-        quick = FIRST if any(map(differs_by_block, form.definitions)) else QUICK
+        # A name for a bound that is the same for all blocks hardly makes sets simpler.
+        varied = any(map(differs_by_block, form.definitions)) or block_bounds(sites(kernel))
+        quick = FIRST if varied else QUICK
         exact, by_weaker = Questions(model, self.exact), False
         answers: list[Answer] = []
         open: list[tuple[str, Callable[[], Answer]]] = []

@@ -10,9 +10,8 @@ from argus.verify.model.isl import UnionMap, UnionSet, empty_map, isl, map_parts
 from argus.verify.model.relations import Model
 from argus.verify.model.translator import NonAffine
 from argus.verify.values.integers import added, function, scaled
-from argus.verify.values.terms import Apply, Cases, Constant, Index, Load, Parameter, Term, Via, index_data
+from argus.verify.values.terms import OF_INTEGERS, Apply, Cases, Constant, Index, Load, Parameter, Term, Via, index_data
 
-_OF_INTEGERS = " of integers"
 _HOLDS = {"ge": "v >= 0", "eq": "v = 0", "ne": "v != 0"}
 """When a comparison of a difference with 0 holds."""
 
@@ -80,13 +79,13 @@ def _of_products(image: UnionMap) -> bool:
 def _difference(model: Model, test: Term, path: UnionMap) -> tuple[str, UnionMap] | None:
     """Return a comparison of integers as that of a difference with 0: which comparison, and {point -> difference}."""
     match test:
-        case Apply(op=op, args=(a, b)) if op.endswith(_OF_INTEGERS):
+        case Apply(op=op, args=(a, b)) if op.endswith(OF_INTEGERS):
             left, right = integer(model, a, path), integer(model, b, path)
         case _:
             return None
     if left is None or right is None:
         return None
-    comparison = op.removesuffix(_OF_INTEGERS)
+    comparison = op.removesuffix(OF_INTEGERS)
     if comparison in ("le", "lt"):
         left, right = right, left
     try:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from argus.verify.values.summands import Summand
 from argus.verify.values.terms import FLIPPED as FLIPPED
 from argus.verify.values.terms import (
+    OF_INTEGERS,
     Apply,
     Cases,
     Choice,
@@ -21,9 +22,6 @@ from argus.verify.values.terms import (
     Via,
     comparison,
 )
-
-_OF_INTEGERS = " of integers"
-
 
 
 @dataclass(frozen=True)
@@ -65,8 +63,8 @@ def negated(test: Term) -> Term | None:
         case Via(along=along, term=inner):
             opposite = negated(inner)
             return None if opposite is None else Via(along, opposite)
-        case Apply(op=op, args=args) if op.endswith(_OF_INTEGERS):
-            return Apply(f"{_OPPOSITE[op.removesuffix(_OF_INTEGERS)]}{_OF_INTEGERS}", args)
+        case Apply(op=op, args=args) if op.endswith(OF_INTEGERS):
+            return Apply(f"{_OPPOSITE[op.removesuffix(OF_INTEGERS)]}{OF_INTEGERS}", args)
         case _:
             return None
 

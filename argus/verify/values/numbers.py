@@ -16,7 +16,7 @@ from argus.ir.expr import REDUCTIONS
 from argus.ir.types import float32
 from argus.verify.model.isl import UnionMap, UnionSet, empty_set, merged, union_of_sets
 from argus.verify.values.signs import always_positive, always_real, never_negative, partial
-from argus.verify.values.terms import Again, Apply, Cases, Choice, Constant, Recurrence, Reduce, Term, Via, comparison
+from argus.verify.values.terms import OF_INTEGERS, Again, Apply, Cases, Choice, Constant, Recurrence, Reduce, Term, Via
 
 _NOTHING = -math.inf
 _COMPARE = {"lt": lt, "le": le, "gt": gt, "ge": ge, "eq": eq, "ne": ne}
@@ -128,17 +128,40 @@ class Numbers:
                 return []
 
     def _chosen(self, term: Choice, instances: UnionSet) -> list[tuple[UnionSet, float]]:
-        """Return where a choice compares known numbers, and the value that it chooses is known."""
-        test = comparison(term.test)
-        if test is None:
-            return []
-        op, *sides = test
-        itself, found = instances.identity(), list[tuple[UnionSet, float]]()
-        for (r, a), (s, b) in product(*(self.regions(side, instances, itself) for side in sides)):
-            here = r.intersect(s)
-            chosen = term.yes if _COMPARE[op](a, b) else term.no
-            found += self.regions(chosen, here, itself) if not here.is_empty() else []
-        return found
+        """Return where the condition of a choice compares known numbers, and the value that it chooses is known."""
+        itself = instances.identity()
+        holds, fails = self._truth(term.test, instances, itself)
+        sides = ((holds, term.yes), (fails, term.no))
+        return [found for here, side in sides if not here.is_empty() for found in self.regions(side, here, itself)]
+
+    def _truth(self, test: Term, root: UnionSet, path: UnionMap) -> tuple[UnionSet, UnionSet]:
+        """Return the roots at which a condition is known to hold, and those at which it is known not to."""
+        match test:
+            case Via(along=along, term=inner):
+                path = path.apply_range(along)
+                return self._truth(inner, root.intersect(path.domain()), path)
+            case Apply(op="not of truth values", args=(inner,)):
+                holds, fails = self._truth(inner, root, path)
+                return fails, holds
+            case Apply(op="and" | "or" as op, args=(a, b)):
+                (yes, no), (also, neither) = self._truth(a, root, path), self._truth(b, root, path)
+                both = yes.intersect(also), no.union(neither)
+                return both if op == "and" else (yes.union(also), no.intersect(neither))
+            case Apply(op=op, args=args) if op.removesuffix(OF_INTEGERS) in _COMPARE:
+                return self._compared(_COMPARE[op.removesuffix(OF_INTEGERS)], args, root, path)
+            case _:
+                return empty_set(), empty_set()
+
+    def _compared(
+        self, compare: Callable[[float, float], bool], sides: tuple[Term, ...], root: UnionSet, path: UnionMap
+    ) -> tuple[UnionSet, UnionSet]:
+        holds, fails = empty_set(), empty_set()
+        for (r, a), (s, b) in product(*(self.regions(side, root, path) for side in sides)):
+            if compare(a, b):
+                holds = holds.union(r.intersect(s))
+            else:
+                fails = fails.union(r.intersect(s))
+        return holds, fails
 
     def _reduction(self, term: Reduce, instances: UnionSet) -> list[tuple[UnionSet, float]]:
         """Return where a reduction equals a known start value: every contribution is the identity there."""

@@ -32,6 +32,7 @@ from argus.verify.values.terms import (
     Reduce,
     Term,
     Via,
+    applied,
     constant_term,
     index_data,
     operation,
@@ -130,7 +131,7 @@ class Stated:
         if floats and rounds_in(spec):
             return Opaque("a choice by numbers that may be rounded")
         args = tuple(self._term(a, place) for a in spec.args)
-        return Apply(operation(spec.op, spec.args[0].dtype, spec.dtype), args)
+        return applied(operation(spec.op, spec.args[0].dtype, spec.dtype), args)
 
     def _choice(self, condition: SpecTerm, yes: Term, no: Term, place: Place) -> Term:
         """Build a choice. Conditions on indices divide the instances; conditions on data become a `Choice`."""

@@ -34,6 +34,7 @@ from argus.verify.values.terms import (
     Reduce,
     Term,
     Via,
+    applied,
     chosen,
     constant_term,
     operation,
@@ -184,7 +185,7 @@ class TermBuilder:
                 terms = (self.of_expr(site, a) if modular else self._widened(site, a) for a in args)
                 operator = operation(APPROXIMATED.get(name, name), args[0].dtype, dtype)
                 rounded = dtype == boolean and rounds_in(expr)
-                return Apply(f"{operator} of rounded numbers" if rounded else operator, tuple(terms))
+                return applied(f"{operator} of rounded numbers" if rounded else operator, tuple(terms))
             case _:
                 return self._index(site, expr) or Opaque("a value computed from indices")
 

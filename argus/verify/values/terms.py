@@ -8,11 +8,13 @@ Terms share parts, and are compared by identity: a table whose keys are terms ho
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import reduce
+from math import isfinite
 from typing import Union
 
-from argus.ir.expr import LEAVING, Const
+from argus.ir.expr import LEAVING, OPERATORS, Const
 from argus.ir.interval import Interval
 from argus.ir.types import DType, boolean
 from argus.verify.model.isl import UnionMap, UnionSet
@@ -136,6 +138,9 @@ def index_data(tensor: str) -> str:
 DATA = "data_"
 """Prefix of the names of cells that are addressed through the data of a tensor."""
 
+OF_INTEGERS = " of integers"
+"""The suffix of the names of comparisons of integers."""
+
 MODULO = " modulo 2^32"
 """The suffix of the names of uint32 operators whose results may wrap around."""
 
@@ -156,11 +161,22 @@ def operation(op: str, operand: DType, dtype: DType) -> str:
         case "sortable":
             return f"sortable to {dtype}"
         case "eq" | "ne" | "lt" | "le" | "gt" | "ge" if not operand.is_float:
-            return f"{op} of integers"
+            return f"{op}{OF_INTEGERS}"
         case "not" if operand == boolean:
             return "not of truth values"
         case _:
             return op
+
+
+def applied(op: str, args: tuple[Term, ...]) -> Term:
+    """Return an operator applied to terms: a number if it is a function of one, and the function has a finite value."""
+    function = OPERATORS[op].function if op in OPERATORS else None
+    match args:
+        case (Constant(value=value),) if function is not None:
+            with suppress(ValueError, ArithmeticError):
+                number = float(function(value))
+                return Constant(number) if isfinite(number) else Apply(op, args)
+    return Apply(op, args)
 
 
 def chosen(tests: list[Term], yes: Term, no: Term) -> Term:

@@ -10,6 +10,7 @@ from argus.ir.nodes import InRange, Kernel
 from argus.ir.types import DTYPES, DType, uint32
 from argus.verify.values.terms import (
     MODULO,
+    OF_INTEGERS,
     Apply,
     Cases,
     Choice,
@@ -131,7 +132,7 @@ class Wrapping:
             case Apply(op=op, args=(inner,)) if op.startswith(_CAST):
                 dtype, known = DTYPES[op.removeprefix(_CAST)], self.interval(inner)
                 return known if known is not None and _fits(known, dtype) else dtype.integers
-            case Apply(op=op, args=args) if op.endswith(" of integers"):
+            case Apply(op=op, args=args) if op.endswith(OF_INTEGERS):
                 return 0, 1
             case Apply(op=op) if op.endswith(MODULO) or op == "umulhi":
                 return uint32.integers
