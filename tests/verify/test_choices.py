@@ -75,16 +75,51 @@ def parts(x: al.Tensor[al.float32, "M K"], out: al.Tensor[al.float32, "Z M"]):
     al.store(out[z, m : m + 1], total)
 """
 
+COUNTED = """
+import argus.language as al
+
+@argus.kernel(num_warps=1)
+def counted(x: al.Tensor[al.int32, "M N"], out: al.Tensor[al.int32, "M"]):
+    M, N = x.shape
+    al.requires(N <= 32)
+    al.spec(out, lambda r: al.sum(lambda j: al.where(~((x[r, j] == 3) | (x[r, j] > 9)), 1, 0)))
+    r = al.grid(M)
+    j = al.arange(32)
+    v = al.load(x[r, j], mask=j < N, other=3)
+    al.store(out[r], al.sum(al.where((v != 3) & (v <= 9), 1, 0), axis=0))
+"""
+"""Padding that a condition of two parts does not count."""
+ROOT = """
+import argus.language as al
+
+@argus.kernel(num_warps=1)
+def gelu(x: al.Tensor[al.float32, "N"], out: al.Tensor[al.float32, "N"]):
+    al.spec(out, lambda i: 0.5 * x[i] * (1.0 + al.erf(x[i] / al.sqrt(2.0))))
+    i = al.grid(al.cdiv(N, 64)) * 64 + al.arange(64)
+    v = al.load(x[i], mask=i < N)
+    al.store(out[i], v * 0.5 * (1.0 + al.erf(v * 0.7071067811865476)), mask=i < N)
+"""
+"""A function of a number is a number."""
+
 
 def report(text: str) -> Report:
     name = text.split("def ")[1].split("(")[0]
     return verify(lower(elaborate(SourceFile(f"{name}.py", text), name, Options()), "sm_80"), 60.0)
 
 
-@pytest.mark.parametrize("text", [GATHER, PAD, PARTS, DECIDED], ids=["data", "indices", "terms", "sums"])
+@pytest.mark.parametrize("text", [GATHER, PAD, PARTS, DECIDED, COUNTED, ROOT])
 def test_both_sides_are_proved(text: str) -> None:
     found = report(text)
     assert found.verdict is Verdict.PROVED, found.diagnostics
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new"),
+    [(COUNTED, "other=3)", "other=4)"), (ROOT, "0.7071067", "0.7081067")],
+)
+def test_other_padding_and_other_numbers_are_refuted(text: str, old: str, new: str) -> None:
+    assert old in text
+    assert report(text.replace(old, new)).verdict is Verdict.REFUTED
 
 
 @pytest.mark.parametrize(
