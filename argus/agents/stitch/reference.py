@@ -6,6 +6,8 @@ drawn anew each time, and multiplied by factors that no kernel is told.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
@@ -53,7 +55,7 @@ class Reference:
         self._module, self._device = _module(path), device
         torch.manual_seed(0)
         self._model = self._module.Model(*self._module.get_init_inputs()).eval().to(device)
-        with alone(device):
+        with _turn(torch, device):
             inputs = self._inputs(torch, 0)
             return {"us": self._us(lambda: self._model(*inputs))}
 
@@ -102,7 +104,7 @@ class Reference:
         torch._dynamo.reset()
         call = torch.compile(self._model, backend=backend, dynamic=False, options=request["options"])
         call(*self._inputs(torch, 0))
-        with alone(self._device):
+        with _turn(torch, self._device):
             said = self._difference(torch, call, int(request["seed"]))
             if said:
                 return {"different": said}
@@ -129,6 +131,16 @@ class Reference:
                 if said:
                     return f"inputs times {factor}: {said}"
         return ""
+
+
+@contextmanager
+def _turn(torch: Any, device: str) -> Iterator[None]:
+    """Have the device for oneself, and then give back the memory that is no longer used: others compile there."""
+    with alone(device):
+        try:
+            yield
+        finally:
+            torch.cuda.empty_cache()
 
 
 def _module(path: Path) -> Any:
