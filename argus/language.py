@@ -677,10 +677,10 @@ def sort(x: Tile, axis: int, descending: bool = False) -> Tile:
 def topk(x: Tile, k: int, axis: int, mask: Tile | None = None, largest: bool = True) -> Tiles:
     """Return two tiles: the k greatest elements along a dimension in descending order, and their int32 places.
 
-    `largest=False`: the k least, in ascending order. `mask`: the elements that take part, of which there must be k at
-    least; otherwise the last results are no elements. Of equal elements the first comes first. NaN counts as greater
-    than every number, and -0.0 as 0.0. Each of the k rounds is a maximum, so k should be small. In a specification:
-    `al.topk(lambda n: x[m, n], K)[0][r]` for an element, and `[1][r]` for its place.
+    `largest=False`: the k least, in ascending order. `mask` selects the elements that take part. If fewer
+    than k take part, the last results are no elements of x. Of equal elements the first comes first. NaN counts as
+    greater than every number, and -0.0 as 0.0. Each of the k rounds is a maximum, so k should be small. In a
+    specification: `al.topk(lambda n: x[m, n], K)[0][r]` for an element, and `[1][r]` for its place.
     """
 
 

@@ -214,7 +214,7 @@ def copies_windows(node: Node) -> bool:
 
 
 def widened(node: Node) -> str:
-    """Return the dtype of the 16-bit floats of which a product's float32 factors are copies, or "".
+    """Return the dtype of the 16-bit floats that were converted to a product's float32 factors, or "".
 
     Products of such factors are exact in float32, so a kernel multiplies the 16-bit floats themselves.
     """
@@ -239,7 +239,7 @@ def _multiplied(dtype: str) -> bool:
 
 
 def _is_copied(dtype: str, a: Meta, b: Meta) -> bool:
-    """Return True for a product of float32 on a GPU of which kernels would copy too much."""
+    """Return True for a float32 product on a GPU for which kernels would copy too many operands."""
     if dtype != "float32" or not a.device.startswith("cuda") or a.symbolic or b.symbolic:
         return False
     turned = (*b.shape[:-2], b.shape[-1], b.shape[-2]), (*b.strides[:-2], b.strides[-1], b.strides[-2])

@@ -46,8 +46,8 @@ class ConvolutionTile:
 def flat_tile(
     layout: Layout, spatial: tuple[Axis, ...], places: int, target: str, bits: int, whole: bool
 ) -> ConvolutionTile:
-    """Return the tile of a convolution whose image is read by boxes of `width` consecutive pixels, of which an image
-    has `places`. `whole`: all places are pixels of the result."""
+    """Return the tile of a convolution whose image is read by boxes of `width` consecutive pixels. An image has
+    `places` pixels. `whole`: all of them are pixels of the result."""
     rows = _filters(layout)
     if rows is None:
         raise Mismatch("no axis of filters")
@@ -70,8 +70,8 @@ def flat_tile(
 def column_tile(
     layout: Layout, images: Axis, spatial: tuple[Axis, ...], places: int, target: str, bits: int
 ) -> ConvolutionTile:
-    """Return the tile of a convolution whose image is read by columns of pixels, of which each of the `images` has
-    `places`. Results are stored through shared memory, which must have room for them."""
+    """Return the tile of a convolution whose image is read by columns of pixels. Each of the `images` has `places`
+    pixels. Results are stored through shared memory, which must have room for them."""
     rows = _filters(layout)
     if rows is None:
         raise Mismatch("no axis of filters")

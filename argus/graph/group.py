@@ -22,8 +22,8 @@ class Group:
     """Operators that become one kernel. `space` has the dimensions of each value that they compute, and of each use of
     a value from elsewhere. `reduced` are the atoms over which they reduce, `product` is the node of a matrix product,
     and `window` that of a convolution or of pooling. `places` are read at computed indices; `fixed` atoms are axes of
-    their own. `widened`: the product reads the 16-bit floats of which its factors are copies. `scatter`: the node of a
-    sum at places that an index tensor holds."""
+    their own. `widened`: the product reads the 16-bit floats from which its float32 factors were converted. `scatter`:
+    the node of a sum at places that an index tensor holds."""
 
     nodes: list[Node]
     space: Space

@@ -19,7 +19,7 @@ aten = torch.ops.aten
 
 
 def pick_before_softmax(gm: torch.fx.GraphModule) -> None:
-    """Rewrite logarithms of softmax of float32 of which only gathered elements are used."""
+    """Rewrite logarithms of a float32 softmax if only gathered elements of it are used."""
     for node in list(gm.graph.nodes):
         if node.op == "call_function" and capture.name(node) == "_log_softmax.default" and _is_picked(node):
             _rewrite(gm.graph, node)

@@ -57,7 +57,7 @@ def _instead(conditions: list[Term], y: Operand, place: Index, x: Operand, index
 
 
 def _index(site: Site, x: Operand, indices: Sequence[Operand | None]) -> Element:
-    """The element of x at places of which some are read from a tensor.
+    """Return the element of x at indices, some of which are read from a tensor.
 
     PyTorch raises an error for an index out of range; here the element is NaN."""
     given = [(d, i) for d, i in enumerate(indices) if i is not None]

@@ -57,7 +57,7 @@ class Report:
 
     `measured` says whether times are measured, or estimated for an H200. `notes` say which graphs do not run as asked,
     and why. `proved_share` is the share of the time in kernels that are proved to compute what the graph specifies; a
-    kernel of which PyTorch had to run a launch does not count.
+    kernel does not count if PyTorch had to run one of its launches.
     """
 
     def __init__(self, graphs: Sequence[Graph], measured: bool) -> None:

@@ -1,4 +1,4 @@
-"""The iteration space of a group of operators: atoms, of which the dimensions of all its values consist.
+"""The iteration space of a group of operators: atoms, from which the dimensions of all its values are composed.
 
 A dimension is a tuple of atoms, most significant first. A view of [B * S, D] as [B, S, D] cuts an atom in two, a
 permutation changes the order of dimensions, and a dimension of one element has no atoms. Views between the operators of

@@ -142,7 +142,7 @@ def _row(row: int, matrix: int, item: int) -> Iterator[tuple[int, int]]:
 
 
 def _column(row: int, matrix: int) -> Iterator[tuple[int, int]]:
-    """Yield (lane, value) of a row of 8 elements, of which lane l has 2 * (l % 4) and the next in column l // 4."""
+    """Yield (lane, value) of the 8 elements of a row. Lane l has rows 2 * (l % 4) and the next of column l // 4."""
     for column in range(8):
         yield 4 * column + row // 2, 2 * matrix + row % 2
 

@@ -17,8 +17,8 @@ class Scope:
     """The names that an expression may use: memory objects, launch parameters, loops, coordinates and mbarriers.
 
     `kinds` are the kinds of memory objects whose elements may be read. `launch` excludes everything that differs
-    between blocks, iterations or threads (for preconditions, the grid and specifications). `variables` gives, for each
-    output of which only a part is written, the number of variables of its specification.
+    between blocks, iterations or threads (for preconditions, the grid and specifications). `variables` gives the
+    number of variables in the specification of each output that is written in part.
     """
 
     objects: Mapping[str, MemoryObject]

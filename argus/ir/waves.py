@@ -70,7 +70,7 @@ def behind(kernel: Kernel) -> int:
 
 
 def operands(stmt: WaveStep) -> dict[str, tuple[int, ...]]:
-    """Return the operands of a step, by the rows of the instruction table of which the step consists."""
+    """Return the operands of a step, by the names of the instruction rows that make up the step."""
     match stmt:
         case WaitCounts(vm=vm, lgkm=lgkm):
             named = {"s_waitcnt vmcnt": vm, "s_waitcnt lgkmcnt": lgkm}

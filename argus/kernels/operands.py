@@ -365,6 +365,6 @@ def _for_the_copy_engine(x: torch.Tensor) -> bool:
 
 
 def _line(x: torch.Tensor) -> int:
-    """Return the number of bytes, 16 to 128, of which the starts of the rows of `x` are multiples."""
+    """Return the alignment of the rows of `x` in bytes, 16 to 128."""
     places = (x.data_ptr(), *(s * x.element_size() for s in x.stride()[:-1]))
     return max(_ALIGNED, gcd(LINE, *places))

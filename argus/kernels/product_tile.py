@@ -79,7 +79,7 @@ class ProductShape:
 @dataclass(frozen=True, slots=True)
 class Tile:
     """The cut of a product. `swapped`: b times a, so that `block_m` counts columns of the result. `part`: how many
-    terms of the sum a block adds up, the results of which a second kernel adds up; 0: all of them, and no such kernel.
+    terms of the sum a block adds up, so that a second kernel adds up the blocks' results; 0: all terms.
     `cluster`: so many blocks bring tiles for one another, `across` of them side by side along n, the others along m:
     neighbours along m share a tile of b, those along n one of a. `packed`: the operands are copied first, into rows
     that the copy engine takes. `schedule`: warpgroups have "rows" of the tile each, or two groups of `num_warps` take
@@ -132,8 +132,8 @@ SECTOR = 32  # bytes
 
 
 def read_once(problem: ProductShape, tile: Tile) -> dict[str, bool]:
-    """Return the kernel's constants that mark operands of which no two blocks read the same elements, so that they need
-    not stay in the cache."""
+    """Return the constants that mark operands whose elements are each read by one block only. Such operands need not
+    stay in the cache."""
     p = problem.swapped if tile.swapped else problem.halved if tile.shift else problem
     by_engine = p.bulk and p.batch == 1
     wide, high = tile.block_n * tile.across, tile.block_m * tile.cluster // tile.across

@@ -4,8 +4,9 @@ On sm_90a, if the copy engine takes the operands, a warpgroup (4 warps) multipli
 have a multiple of 64 rows, and 8 to 256 columns. They have as many stages as shared memory holds; a few deep stages are
 preferred to many shallow ones.
 
-If `a` has few rows (tokens), the operands are swapped: the rows of a tile are then columns of the result, of which
-there are many (weights). Every multiprocessor then streams weights into all of its shared memory.
+If `a` has few rows (tokens), the operands are swapped: the rows of a tile are then columns of the result. The
+result has many columns, one for each row of the weights. Every multiprocessor then streams weights into all of its
+shared memory.
 
 Elsewhere, tiles are those of mma.sync and cp.async. No shape is a special case.
 """

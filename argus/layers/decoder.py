@@ -36,7 +36,7 @@ def _weight(*shape: int) -> nn.Parameter:
 
 
 class Attention(nn.Module):
-    """Causal attention of tokens `[B, T, hidden]`, of which the last product also adds the residual.
+    """Causal attention of tokens `[B, T, hidden]`. Its last product also adds the residual.
 
     Tokens and weights have one dtype: float16 or bfloat16. Calls raise LaunchError for what does not fit.
     """

@@ -10,7 +10,7 @@ _T = TypeVar("_T", bound="Shared")
 
 
 class Shared:
-    """A base for objects of which there is one: a copy is the object itself, and a pickle holds its place.
+    """A base for objects that exist once: a copy is the object itself, and a pickle says where to find it.
 
     The place is a module and the name of the module's variable. An object that is no variable of its module has no
     place, and `pickle` raises PicklingError.

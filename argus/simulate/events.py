@@ -114,8 +114,7 @@ class Cell:
 
 
 def conflict(block: Block, earlier: Side, later: Side, cell: Cell, why: str, lead: str = "nothing orders") -> Story:
-    """Return an account of two accesses to a cell of which the second is not ordered after the first, and the reason.
-    """
+    """Return the story of two accesses to a cell that nothing orders, and the reason."""
     log = block.run.log
     one, two = log.events[earlier.event], log.events[later.event]
     apart = cell.name in block.run.tensors and one.block != two.block

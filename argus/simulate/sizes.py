@@ -75,8 +75,8 @@ def admissible(kernel: Kernel, values: Mapping[str, int]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Size:
-    """A size: the extent of the tiles that cover it, the unit of which it must be a multiple, and whether a loop runs
-    over it."""
+    """A size: the extent of the tiles that cover it, its unit (the size must be a multiple of it), and whether a
+    loop runs over it."""
 
     name: str
     tile: int

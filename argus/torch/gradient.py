@@ -25,8 +25,8 @@ results, followed by tensors that only `setup_context` sees.
 
 `forward` and `backward` call functions that are operators themselves, or PyTorch's own, so that `torch.compile` and
 `torch.export` follow them. A function without a gradient raises LaunchError "no-gradient" in the backward pass.
-Gradients come with any strides: `y.sum().backward()` passes one element with strides of 0, of which `matrix` and other
-helpers of `argus.kernels.rows` make copies. This module does not import PyTorch.
+Gradients come with any strides: `y.sum().backward()` passes one element with strides of 0. `matrix` and other helpers
+of `argus.kernels.rows` copy such tensors. This module does not import PyTorch.
 """
 
 from __future__ import annotations

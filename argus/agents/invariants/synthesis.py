@@ -21,7 +21,7 @@ _ROUNDS = 12
 
 
 _PATIENT = 3
-"""After so many rounds, an object of which one assertion is wrong at a place is left out there."""
+"""After this many rounds, an object is left out at each place where one of its assertions is wrong."""
 
 
 @dataclass(frozen=True, slots=True)

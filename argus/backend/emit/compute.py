@@ -53,7 +53,7 @@ def emit_map(stmt: Map, writer: Writer) -> None:
 def _narrowed(stmt: Map, writer: Writer) -> Expr | None:
     """Return the float32 expression that a statement converts to narrow floats to fill a whole tile, or None.
 
-    Narrow are 8 bits; on AMD's GPUs bfloat16 too, two of which one instruction packs.
+    Narrow floats have 8 bits. On AMD's GPUs bfloat16 is narrow too, because one instruction packs two of them.
     """
     tile = writer.fragment(stmt.dst.obj)
     match stmt.value:
@@ -106,7 +106,7 @@ def _of_sums(stmt: Map, writer: Writer) -> tuple[Expr, Expr, Expr] | None:
 
 
 def _function_of_sums(stmt: Map, terms: tuple[Expr, Expr, Expr], domain: Domain, writer: Writer) -> None:
-    """Emit the sums, of which an instruction makes two, and then the function of each."""
+    """Emit the sums, two per instruction, and then the function of each sum."""
     assert isinstance(stmt.value, Op)
     with writer.braces():
         _sums_of_products(stmt, terms, domain, writer)
@@ -260,7 +260,7 @@ def _multiplies(stmt: Accumulate, target: Fragment, domain: Domain) -> bool:
 
 
 def _add_products(stmt: Accumulate, domain: Domain, writer: Writer) -> None:
-    """Emit the factors of all numbers, then their products and sums, of which an instruction makes two."""
+    """Emit the factors of all numbers, then their products and sums, two per instruction."""
     assert isinstance(stmt.value, Op)
     with writer.braces():
         _sums_of_products(stmt, stmt.value.args, domain, writer)

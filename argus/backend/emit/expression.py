@@ -177,7 +177,7 @@ class Printer:
         return self._infix(expr, infix, needed)
 
     def _promised(self, expr: Expr, needed: int) -> str:
-        """Return the C++ of an expression of which NaN may become any number."""
+        """Return the C++ of an expression whose value may be any number where it should be NaN."""
         match expr:
             case Op(op="maximum" | "minimum" as name) if self.writer.waves and expr.dtype == float32:
                 return f"argus::{name}_of_two({', '.join(self._same_type(expr))})"

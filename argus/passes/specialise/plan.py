@@ -83,7 +83,7 @@ class RolePlan:
 
 
 def plan(kernel: Kernel, groups: int) -> RolePlan | None:
-    """Plan the roles of a kernel, of which `groups` compute. Return None if the kernel requests no roles, or the target
+    """Plan the roles of a kernel; `groups` of them compute. Return None if the kernel requests no roles, or the target
     has none.
 
     Raises `Unfit` if a part of the kernel fits no role.

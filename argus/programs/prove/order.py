@@ -1,4 +1,4 @@
-"""Check order: accesses of the same elements, of which one writes, are ordered by their stream or by events.
+"""Check order: two accesses of the same elements, at least one a write, are ordered by their stream or by events.
 
 The analysis walks the text in the order in which the host executes it. For every stream and every site it keeps a
 *lag*: the number of the site's most recent instances that may be incomplete before the stream's next work. A lag of 0

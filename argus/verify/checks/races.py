@@ -169,8 +169,8 @@ def _different_threads(model: Model, a: Cells, b: Cells, pairs: Map) -> Map:
 
 
 def _behind(model: Model, a: Cells, b: Cells, pairs: Map) -> Map:
-    """Return the pairs of instances of which the half of the waves that is behind executes the first, and the other
-    half the second."""
+    """Return the pairs whose first instance is executed by the half of the waves that is behind, and whose second one
+    is executed by the other half."""
     first = first_behind(model.kernel)
     for cells, late in ((a, True), (b, False)):
         threads = thread_map(model, cells)

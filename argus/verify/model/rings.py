@@ -91,7 +91,7 @@ class Rings:
         loop = next(s for s in self._model.sites if s.stmt is nest[-1] and s.role is site.role and s.loops == nest[:-1])
         if loop.index not in self._counts:
             if len(loop.guards) > int(turns(loop.role) > 1):
-                raise NonAffine(f"the loop over '{nest[-1].var}', of which trips are counted, stands in a branch")
+                raise NonAffine(f"the loop over '{nest[-1].var}', whose trips are counted, is inside a branch")
             conditions = self._model.loop_conditions(site, nest)
             counters = tuple(counter(loop.var) for loop in nest)
             ran = self._model.context.simply(self._model.instances(counters, tuple(conditions)))

@@ -21,7 +21,7 @@ class Reading:
 
     def __init__(self, formulas: Sequence[z3.BoolRef]) -> None:
         self.loose = False
-        """True if some term became an integer of which nothing is known."""
+        """True if some term became an integer about which nothing is known."""
         self._places: dict[int, int] = {}
         self._kept: list[z3.ExprRef] = []  # ids are those of living terms
         for formula in formulas:

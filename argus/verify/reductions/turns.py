@@ -21,7 +21,7 @@ Let K be the kernel with these barriers and L the kernel without them. If L is p
   Then each role's turn begins when the turn before it has ended. The first role's turn begins when the last role's turn
   of the previous trip has ended, or with the arrival at the beginning. In its turn a role waits for nothing. So no wait
   in K is for ever.
-- Phases: each phase of a named barrier belongs to two roles, of which one waits there. The other arrives for the next
+- Phases: each phase of a named barrier belongs to two roles. One of them waits there. The other arrives for the next
   phase after its own next turn, which comes after the next turn of the first. So no phase gets ahead.
 """
 

@@ -105,8 +105,8 @@ class Atoms(Products):
         first_that_holds(orders, attempt)
 
     def _choice(self, mine: Term, wanted: Term, scope: Scope) -> None:
-        """Compare choices by what is known of their conditions, or as they are written, or in each case of a condition
-        of which theirs are made."""
+        """Compare choices. Use what is known of their conditions, compare them as they are written, or distinguish the
+        cases of a condition that occurs in theirs."""
         taken, specified = self._taken(mine, scope.path, True, scope), self._taken(wanted, scope.other, False, scope)
         if taken is not mine or specified is not wanted:
             self.match(taken, specified, scope)
@@ -185,7 +185,7 @@ class Atoms(Products):
                 return known[0] if known else None
 
     def _part(self, term: Term, path: UnionMap, found: bool, scope: Scope) -> Given | None:
-        """Return a condition that is not known, of those of which the condition of a choice is made."""
+        """Return a condition that is not known yet and that occurs in the condition of a choice, or None."""
         return self._unknown(term.test, path, found, scope) if isinstance(term, Choice) else None
 
     def _unknown(self, test: Term, path: UnionMap, found: bool, scope: Scope) -> Given | None:
@@ -280,9 +280,9 @@ def _kind(test: Term) -> str:
 
 
 _MOST_GIVEN = 2
-"""The most conditions of which the cases are looked at."""
+"""The largest number of conditions whose cases are distinguished."""
 _AGAIN = STEPS_PER_SECOND // 2
-"""The steps for comparing choices case by case that were compared so before: it costs much where they are different."""
+"""The steps for comparing choices case by case once more. It takes long where they are different."""
 _Known = list[tuple[UnionSet, float]]
 
 

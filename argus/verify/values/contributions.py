@@ -53,8 +53,8 @@ def contributions(
 
 
 def everywhere(found: UnionMap, wanted: UnionMap) -> UnionMap | None:
-    """Extend a relation to all points of `wanted`, of which its domain is a part. Return None if this does not give one
-    image for each point.
+    """Extend a relation to all points of `wanted`, which contains its domain. Return None if a point then has no image,
+    or several.
 
     A sum over no terms loads nothing, so its own relation does not contain its value of the variable.
     """

@@ -3,7 +3,7 @@
 An integer is a sum of multiples of *atoms* and an affine number. An atom is an element of an index tensor, or a
 function of integers that sets do not have, such as the quotient by a size. Atoms are uninterpreted: equal operands give
 equal values. An image is a relation to `[number]`, or to `name[operands..., number]`, where the name says which
-multiples of which atoms are added up.
+atoms are added up, and how often.
 """
 
 from __future__ import annotations

@@ -161,7 +161,7 @@ class Ranges:
         return len(self._bases) - 1
 
     def _held(self, obj: str) -> _Tile:
-        """Return what a tile holds. A tile of which nothing is known becomes a new base."""
+        """Return what a tile holds. A tile about which nothing is known becomes a new base."""
         if obj not in self._tiles:
             self._own[obj] = self._new(obj)
             self._tiles[obj] = _elements(self._own[obj], np.arange(int(np.prod(self._shape(obj)))))

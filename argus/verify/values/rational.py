@@ -1,7 +1,7 @@
 """Quotients of sums of products of variables and exponentials: the arithmetic of one place, over the real numbers.
 
 A *monomial* is variables with powers, times exp of a sum of products of variables. A *polynomial* is a sum of monomials
-with numbers, and a *quotient* is two polynomials, of which the divisor is known to be positive. So two quotients are
+with numbers, and a *quotient* is two polynomials with a divisor that is known to be positive. So two quotients are
 equal if their cross products are.
 """
 

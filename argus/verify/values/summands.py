@@ -108,7 +108,7 @@ class Summand:
         return self.up.apply_range(path) if root and self.up is not None else path
 
     def from_roots(self, placed: Placed) -> UnionMap:
-        """Return the path of a factor or a divisor from roots."""
+        """Return the path that leads from roots to a factor or a divisor."""
         path = placed.ref.path
         return path if placed.root or self.up is None else self.upward.reverse().apply_range(path)
 

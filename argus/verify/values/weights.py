@@ -71,7 +71,7 @@ def splits(term: Term, positive: frozenset[str]) -> bool:
 
 
 def guarded(term: Term) -> bool:
-    """Return True for a sum in place of which another number is divided by where it is 0."""
+    """Return True for a divisor that is replaced by another number where it is 0."""
     match term:
         case Via(term=inner):
             return guarded(inner)
