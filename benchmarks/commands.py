@@ -93,7 +93,7 @@ def _cold(a: Arguments) -> Results:
 def _ways(a: Arguments) -> Results:
     from benchmarks import ways
 
-    return ways.run(a.calls)
+    return ways.run(a.calls, a.only or ())
 
 
 def _first(a: Arguments) -> Results:
@@ -265,7 +265,9 @@ COMMANDS = (
         _option("--size", "elements of each of the three tensors", int, default=1024),
         _option("--calls", "launches in one measurement", int, default=200))),
     Command("ways", "a call made directly, by its operator, compiled and in a CUDA graph, beside peers", _ways, (
-        _option("--calls", "calls in one measurement", int, default=100),)),
+        _option("--calls", "calls in one measurement", int, default=100),
+        _repeated("--only", "this operation only; can be repeated", "NAME",
+                  choices=(*operations.OPERATIONS, operations.KERNEL)))),
     Command("first", "from the start of Python to a first result, with warm and cold caches, beside peers", _first, (
         _repeated("--only", "this operation only; can be repeated", "NAME", choices=operations.OPERATIONS),
         _option("--runs", "processes of each kind", int, default=3))),

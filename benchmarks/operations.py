@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 OPERATIONS = ("rmsnorm", "softmax", "matmul")
+KERNEL = "vector_add, a kernel"
+"""A kernel that is called itself; its operator writes to a tensor that it is given."""
 SIDES = ("argus", "PyTorch", "Triton")
 
 Call = Callable[..., Any]

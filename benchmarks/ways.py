@@ -12,14 +12,14 @@ Python with the same schema that only allocates the result.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from statistics import median
 from time import perf_counter
 from typing import Any
 
 from benchmarks import measure
-from benchmarks.operations import OPERATIONS, SIDES, direct, operator, tensors
+from benchmarks.operations import KERNEL, OPERATIONS, SIDES, direct, operator, tensors
 from benchmarks.table import Cell, Results
 
 IN_A_GRAPH = 100
@@ -28,12 +28,12 @@ _WARM = 10
 WAYS = ("direct call", "registered operator", "torch.compile", "CUDA graph")
 
 
-def run(calls: int) -> Results:
+def run(calls: int, wanted: Sequence[str]) -> Results:
     """Rows "operation", "way", and a column of microseconds for each side. Needs a GPU."""
     import torch
 
     measure.needs_gpu("ways")
-    rows = [row for operation in (*OPERATIONS, KERNEL) for row in _rows(torch, operation, calls)]
+    rows = [row for operation in wanted or (*OPERATIONS, KERNEL) for row in _rows(torch, operation, calls)]
     more = {f"{r['operation']}: operator over direct call, us": _over(r, rows) for r in rows if r["way"] == WAYS[1]}
     notes = (
         f"median of {_BATCHES} batches of {calls} calls each, in turns",
@@ -43,8 +43,7 @@ def run(calls: int) -> Results:
 
 
 BARE = "dispatcher us"
-KERNEL = "vector_add, a kernel"
-"""A kernel that is called itself; its operator writes to a tensor that it is given."""
+"""The column of what a bare operator costs."""
 
 
 def _over(row: dict[str, Cell], rows: list[dict[str, Cell]]) -> Cell:

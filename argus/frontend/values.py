@@ -151,7 +151,7 @@ class Contents:
 
 @dataclass(frozen=True, slots=True)
 class Specified:
-    """A term of a specification for which a helper's parameter or a name stands."""
+    """A term of a specification that has a name, such as a parameter of a helper."""
 
     term: SpecTerm
 

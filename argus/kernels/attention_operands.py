@@ -111,6 +111,6 @@ VECTOR = 4
 
 
 def rows_of_vectors(like: torch.Tensor, *shape: int) -> torch.Tensor:
-    """Return room for float32 numbers of `shape`, each row of which begins at a multiple of 16 bytes. `like` is a
-    float32 tensor of the same device."""
+    """Return an uninitialised tensor of `shape` whose rows begin at multiples of 16 bytes. Its dtype and device are
+    those of `like`, a float32 tensor."""
     return like.new_empty(*shape[:-1], -(-shape[-1] // VECTOR) * VECTOR)[..., : shape[-1]]

@@ -24,7 +24,7 @@ def gate_of_swiglu(gate, up):
 
 @argus.func
 def up_of_swiglu(gate, up):
-    """And with respect to what passes."""
+    """Return the derivative of `silu(gate) * up` with respect to `up`."""
     return gate * (root(gate) * root(gate))
 
 
@@ -36,7 +36,7 @@ def gate_of_geglu(gate, up):
 
 @argus.func
 def up_of_geglu(gate, up):
-    """And with respect to what passes."""
+    """Return the derivative of `gelu(gate) * up` with respect to `up`."""
     return 0.5 * gate * (1.0 + al.erf(gate * SQRT_HALF))
 
 
@@ -60,7 +60,7 @@ def gate_of_clamped_swiglu(gate, up):
 
 @argus.func
 def up_of_clamped_swiglu(gate, up):
-    """And with respect to what passes."""
+    """Return the derivative of `clamped_swiglu` with respect to `up`."""
     return al.where((-LIMIT <= up) & (up <= LIMIT), al.minimum(gate, LIMIT) * share(gate), 0.0)
 
 

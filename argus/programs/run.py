@@ -163,7 +163,7 @@ class JitProgram:
         return True
 
     def _cold(self, way: Hashable, args: tuple[Any, ...]) -> Any:
-        """Create the site of such calls and return what it reads, or False if it cannot read the arguments."""
+        """Create the site for calls like this one. Return what it reads, or False if it cannot read the arguments."""
         kinds = tuple(self._kinds.values())
         missing = any(kind in (TENSOR, SCALAR) for kind in kinds[len(args) :])
         if way in self._sites or len(args) > len(kinds) or missing or not in_memory(args):

@@ -211,6 +211,11 @@ def _allocations_class() -> Any:
             self.empty, self.computed = set[int](), set[int]()
             self._alive: list[Any] = []  # Kept alive, because another storage might otherwise get the same identity.
 
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:
+            """Return False: to hide this mode from Dynamo, PyTorch would import all of it, which takes seconds."""
+            return False
+
         def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             results = func(*args, **(kwargs or {}))
             had = self._storages((args, kwargs))

@@ -33,7 +33,7 @@ _VALUES_PER_STEP = 64
 _COARSE = 2.0**-8
 """Relative error of another formula for the same function, such as a polynomial in place of an exponential."""
 _STEP = 2.0**-2
-"""The same if floats become integers: another formula may reach the next one."""
+"""The tolerance if floats become integers: another formula may reach the next integer."""
 _MANTISSA = {
     "float32": 23,
     "tfloat32": 10,

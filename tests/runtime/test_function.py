@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import gc
+import os
+import subprocess
+import sys
 import weakref
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -12,7 +16,7 @@ import pytest
 from argus.diagnostic import Diagnostic, LaunchError
 from argus.runtime import function as module
 from argus.runtime.function import Function, Operator, operator_of
-from argus.runtime.work import Call, Work
+from argus.runtime.work import Call, Work, _allocations
 
 torch = pytest.importorskip("torch")
 
@@ -387,3 +391,23 @@ def test_an_operator_that_returns_nothing_launches_on_its_arguments() -> None:
         assert recorder.ran[-2:] == [(*addresses(x, out), number)] * 2
     assert operator(x, out) is None and recorder.ran[-1] == (*addresses(x, out), 1.5)
     assert out._version == 7 and len(recorder.prepared) == 1
+
+
+ALONE = """
+import sys
+import torch
+from argus import kernels
+kernels.softmax(torch.rand(4, 20))
+assert not {"sympy", "torch._dynamo"} & set(sys.modules)
+"""
+
+
+def test_a_first_call_does_not_import_the_compiler_of_pytorch(tmp_path: Path, require_tool: Any) -> None:
+    require_tool("g++", "clang++", "c++")
+    own = os.environ | {"ARGUS_CACHE_DIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", ALONE], env=own, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_recording_calls_pytorch_without_its_compiler() -> None:
+    assert not hasattr(type(_allocations()).__torch_dispatch__, "__wrapped__"), "the first use imports torch._dynamo"

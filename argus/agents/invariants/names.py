@@ -18,7 +18,7 @@ Place = tuple[str, int]
 
 
 class _Classes:
-    """Sets of places that are joined."""
+    """Disjoint sets of places, any two of which can be joined."""
 
     def __init__(self) -> None:
         self._of: dict[Place, set[Place]] = {}

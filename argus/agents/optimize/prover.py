@@ -11,11 +11,12 @@ from argus.agents.optimize.service import Answer, serve
 
 
 def handle(request: Answer) -> Answer:
-    """Answer {"problem", "text", "best_us", "build"} with an `Examined`.
+    """Answer one of three requests, told apart by their keys.
 
-    {"problem", "expand", "facts", "part", "of"} is answered with a part of the moves from a text, each with what the
-    stages up to "model" say of it; {"problem", "shape"} with what they say of one text. The answer says "unwritten" if
-    the disk takes no files of the compiler.
+    {"problem", "text", "best_us", "build"}: an `Examined` of the text.
+    {"problem", "shape"}: the result of the stages up to "model" for the text under "shape".
+    {"problem", "expand", "facts", "part", "of"}: part number "part" of "of" of the moves from the text under "expand",
+    each with the result of these stages. The answer is {"unwritten"} if the compiler cannot write its files.
     """
     problem = Problem(**request["problem"])
     if "shape" in request:

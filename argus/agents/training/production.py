@@ -36,7 +36,8 @@ _PATIENCE = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One item of work: a portion of edits, or a task with the seed of its ways. `verdicts`: where proofs are kept."""
+    """One item of work: a portion of edits, or a task. `seed` decides in which ways a task is solved, and `verdicts` is
+    the folder of proofs."""
 
     name: str
     what: Portion | Task

@@ -139,12 +139,12 @@ def _column(row: CopyRow, outside: Access, shape: tuple[int, ...], tensor: Tenso
 def _row(
     row: CopyRow | ReduceRow, inside: Access, shape: tuple[int, ...], tile: Shared, span: Span
 ) -> Iterator[Problem]:
-    """Yield the problems of a box of one dimension: a whole row of a tile, without a swizzle, that is loaded."""
+    """Yield the problems of a box of one dimension. It must load a whole row of a tile without a swizzle."""
     *places, column = inside.index
     size = tile.dtype.bytes
     whole = column == Coord(0) and tile.shape[-1] == shape[0] and all(map(uniform, places))
     if row.order is not Order.ASYNC_BULK or not whole:
-        yield f"{row.name} loads a whole row of `{tile.name}`, at one place, and stores none", span
+        yield f"{row.name} with one dimension can only load, and loads a whole row of `{tile.name}` at one place", span
     apart = (tile.shape[-1] if places else 0) * size
     if tile.layout != row_major(tile.shape) or (tile.offset or 0) % ROW_BYTES or apart % ROW_BYTES:
         yield f"{row.name} loads rows of `{tile.name}` that follow one another at multiples of {ROW_BYTES} bytes", span

@@ -138,7 +138,8 @@ class Algebra:
         return self.add(self.exponents[a], self.exponents[b])
 
     def exponent(self, power: Poly) -> tuple[int, float]:
-        """Return the number of an exponent without its constant, and exp of that constant."""
+        """Split an exponent into a constant and the rest. Return the index of the rest among the known exponents, and
+        exp of the constant."""
         terms = dict(power.terms)
         constant, _ = terms.pop(_ONE, (0.0, 0.0))
         if abs(constant) > _MOST_EXPONENT:

@@ -123,7 +123,7 @@ class Opaque:
 
 
 def constant_term(constant: Const) -> Constant | Parameter:
-    """Return the term of a number. An integer of more digits than a float has is known by its name alone."""
+    """Return the term of a number. An integer that no float equals becomes a parameter, named by its digits."""
     value = constant.value
     if constant.dtype.is_float or float(value) == value:
         return Constant(float(value))
