@@ -185,8 +185,7 @@ class _Compilation:
             if costly:
                 self.apart += costly
                 continue
-            if widened := widen_where_read(self.gm.graph, found):
-                self.apart += widened
+            if widen_where_read(self.gm.graph, found.groups):
                 continue
             texts, wrong = self.generated(found.groups)
             good = [(g, t) for g, t in zip(found.groups, texts, strict=True) if t is not None]

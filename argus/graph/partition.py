@@ -19,6 +19,7 @@ from argus.graph.group import Group
 from argus.graph.joining import base, join
 from argus.graph.row import POINTWISE, REDUCTION
 from argus.graph.space import Mismatch, Space
+from argus.graph.widened import is_for_readers
 
 if TYPE_CHECKING:
     from torch.fx import Graph, Node
@@ -84,6 +85,7 @@ class _Partitioner:
             if (g := self.group_of.get(base(v)[0])) is not None
             and id(g) not in self.closed
             and not self.belongs_to_a_reduction(node, g)
+            and not is_for_readers(node)
         }
         producers = sorted(found.values(), key=lambda g: self.order[g.nodes[-1]], reverse=True)
         tries: list[list[Group]] = [producers] if len(producers) > 1 else []

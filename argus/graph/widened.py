@@ -10,27 +10,58 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from argus.graph.capture import SHORT, inputs, is_view, meta_of, name, results
-from argus.graph.partition import Apart, Partition
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from torch.fx import Graph, Node
 
+    from argus.graph.group import Group
 
-def widen_where_read(graph: Graph, found: Partition) -> list[Apart]:
-    """Give every kernel that reads another kernel's float32 copy of 16-bit floats a copy of its own, and return which
-    nodes must stay apart from which. Return an empty list if there is nothing to do."""
-    group_of = {node: group for group in found.groups for node in group.nodes}
-    apart: list[Apart] = []
-    for group in found.groups:
-        for node, _ in group.outputs:
-            readers = _readers(node) if _widens(node) else []
-            others = {id(g): g for r in readers if (g := group_of.get(r)) is not None and g is not group}
-            if not others or any(r not in group_of or r is group_of[r].head for r in readers):
-                continue
-            apart += [(frozenset(group.nodes), frozenset((_own(graph, node, set(g.nodes)),))) for g in others.values()]
-            if not node.users:
-                graph.erase_node(node)
-    return apart
+_FOR_READERS = "argus_widened"
+"""The key of a node's metadata that is True for a copy that only its readers' groups take, and False for one that
+they cannot take. Copies without the key are as PyTorch traced them."""
+
+
+def is_for_readers(node: Node) -> bool:
+    """Return True for a copy that joins no group of what it reads."""
+    return bool(node.meta.get(_FOR_READERS))
+
+
+def widen_where_read(graph: Graph, groups: Sequence[Group]) -> bool:
+    """Give every kernel that reads another kernel's float32 copy of 16-bit floats a copy of its own. Return True if the
+    graph is to be partitioned again.
+
+    Each copy of the traced graph is looked at once. A copy that no reader's kernel takes goes back to what it reads."""
+    lonely = [g.nodes[0] for g in groups if len(g.nodes) == 1 and is_for_readers(g.nodes[0])]
+    for node in lonely:
+        node.meta[_FOR_READERS] = False
+    shared = [node for group in groups for node in _shared(group, groups)]
+    for node in shared:
+        for members in _members(node, groups):
+            _own(graph, node, members).meta[_FOR_READERS] = True
+        if not node.users:
+            graph.erase_node(node)
+    return bool(lonely or shared)
+
+
+def _shared(group: Group, groups: Sequence[Group]) -> list[Any]:
+    """Return a group's copies that operators of other groups read, and nothing but groups."""
+    taken = {node: g for g in groups for node in g.nodes}
+    found = []
+    for node, _ in group.outputs:
+        if _FOR_READERS in node.meta or len(group.nodes) == 1 or not _widens(node):
+            continue
+        readers = _readers(node)
+        if all(r in taken and r is not taken[r].head for r in readers) and any(taken[r] is not group for r in readers):
+            found.append(node)
+    return found
+
+
+def _members(node: Node, groups: Sequence[Group]) -> list[set[Any]]:
+    """Return the operators of each other group that reads a node's result."""
+    readers = set(_readers(node))
+    return [set(g.nodes) for g in groups if node not in g.nodes and not readers.isdisjoint(g.nodes)]
 
 
 def _widens(node: Node) -> bool:
@@ -38,9 +69,9 @@ def _widens(node: Node) -> bool:
     if name(node) != "_to_copy.default":
         return False
     (read,), (made,) = map(meta_of, inputs(node)), results(node)
-    return read is not None and made is not None and read.dtype in SHORT and made.dtype == "float32" and (
-        read.device == made.device
-    )  # fmt: skip
+    if read is None or made is None or read.device != made.device:
+        return False
+    return read.dtype in SHORT and made.dtype == "float32"
 
 
 def _readers(node: Node) -> list[Any]:
@@ -59,7 +90,7 @@ def _own(graph: Graph, node: Node, members: set[Any]) -> Node:
     for user in list(node.users):
         if user in members:
             user.replace_input_with(node, own)
-        elif user is not own and _shows(user) and not members.isdisjoint(_readers(user)):
+        elif _shows(user) and not members.isdisjoint(_readers(user)):
             _own(graph, user, members).replace_input_with(node, own)
             if not user.users:
                 graph.erase_node(user)

@@ -12,6 +12,11 @@ torch = pytest.importorskip("torch")
 from torch._subclasses.fake_tensor import FakeTensorMode  # noqa: E402
 
 from argus.graph.backend import Backend, Survey  # noqa: E402
+from argus.graph.group import Group  # noqa: E402
+from argus.graph.space import Space  # noqa: E402
+from argus.graph.widened import is_for_readers, widen_where_read  # noqa: E402
+
+aten = torch.ops.aten
 
 HALF = torch.bfloat16
 
@@ -70,3 +75,32 @@ def test_short_rows_are_continued_along_the_longer_of_two_axes(width: int, heigh
         lambda x: x.view(2, 3, 8, 4, width // 4, 4).permute(0, 2, 4, 1, 3, 5).contiguous(), (2, 3, 32, width)
     )
     assert "WIDTH: al.constexpr = 4," in text and f"HEIGHT: al.constexpr = {height}," in text
+
+
+def concatenated(x: Any, t: Any) -> Any:
+    wide = t.float()
+    left, right = x.float().chunk(2, -1)
+    return torch.cat((left * wide, right * wide), -1).to(HALF), torch.cat((right * wide, left), -1).to(HALF)
+
+
+def test_parts_of_a_concatenation_widen_what_they_read() -> None:
+    assert texts(concatenated, (64, 64), (64, 32))
+
+
+def test_a_copy_that_no_reader_takes_goes_back_to_what_it_reads() -> None:
+    """Each copy of the traced graph is looked at once: a copy that is alone in its kernel is not copied again."""
+    graph = torch.fx.Graph()
+    x = graph.placeholder("x")
+    made = graph.call_function(aten.relu.default, (x,))
+    wide = graph.call_function(aten._to_copy.default, (made,), {"dtype": torch.float32})
+    read = graph.call_function(aten.exp.default, (wide,))
+    graph.output((read,))
+    for node, dtype in ((x, HALF), (made, HALF), (wide, torch.float32), (read, torch.float32)):
+        node.meta["val"] = torch.empty(4, dtype=dtype)
+    before = [Group([made, wide], Space(), outputs=((wide, 0),)), Group([read], Space(), outputs=((read, 0),))]
+    assert widen_where_read(graph, before)
+    own = read.args[0]
+    assert is_for_readers(own) and own.args == (made,) and wide not in graph.nodes
+    after = [Group([n], Space(), outputs=((n, 0),)) for n in (made, own, read)]
+    assert widen_where_read(graph, after) and not is_for_readers(own)
+    assert not widen_where_read(graph, after)
