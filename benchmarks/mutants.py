@@ -187,6 +187,7 @@ SUBJECTS: tuple[Subject, ...] = (
     Subject("argus/kernels/rmsnorm_backward.py", "rmsnorm_backward_columns"),
     Subject("argus/kernels/shares.py", "add_shares"),
     Subject("argus/kernels/softmax_backward.py", "softmax_backward_rows"),
+    Subject("argus/kernels/softmax_backward.py", "softmax_backward_held_rows", shares=2),
     Subject("argus/kernels/softmax_backward.py", "softmax_backward_long_rows"),
     Subject("argus/kernels/topk.py", "topk_rows", shares=2),
     Subject("argus/kernels/topk.py", "router_rows", shares=2),

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import argus
 import argus.language as al
 from argus.backend.launch.evaluate import Number
 from argus.ir.types import DType
-from argus.kernels.rows import CHUNK, CHUNK_WARPS, balanced, columns, dtype_of, matrix, same_shape, shaped, vector
+from argus.kernels.rows import (
+    CHUNK,
+    CHUNK_WARPS,
+    balanced,
+    columns,
+    dtype_of,
+    held,
+    longest_held,
+    matrix,
+    same_shape,
+    shaped,
+    vector,
+)
 from argus.kernels.softmax import softmax_function
+from argus.kernels.steps import arrived, bring, found_by_all
 from argus.runtime.function import Function, Operator
 from argus.runtime.work import Call, Work
 from argus.torch.gradient import attach
@@ -18,6 +32,7 @@ if TYPE_CHECKING:
     import torch
 
 LONGEST = 16384  # elements of a row in registers, beside its gradient
+_MOST_HELD = 128 * 1024  # bytes of both rows in the shared memory of a block
 
 
 @argus.func
@@ -56,6 +71,46 @@ def softmax_backward_rows(
     else:
         result = values * (given - al.sum(given * values, axis=1, keep_dims=True))
     al.store(dx[rows, cols], result.to(DTYPE), mask=live)
+
+
+@argus.kernel
+def softmax_backward_held_rows(
+    dy: al.Tensor[DTYPE, "M N"],
+    y: al.Tensor[DTYPE, "M N"],
+    dx: al.Tensor[DTYPE, "M N"],
+    LOG: al.constexpr = False,
+    DTYPE: al.constexpr = al.bfloat16,
+    BLOCK: al.constexpr = 2048,
+    BLOCKS: al.constexpr = 4,
+    COPY: al.constexpr = "cp.async",
+    CLUSTER: al.constexpr = 1,
+):
+    """Compute the gradient for rows of at most CLUSTER * BLOCKS * BLOCK elements, which wait in the shared memory of
+    one block or of all blocks of a cluster."""
+    M, N = y.shape
+    al.invariant(dx, M)
+    al.requires((N <= CLUSTER * BLOCKS * BLOCK) & (M <= 2**31 // CLUSTER - 1))
+    al.spec(dx, lambda i, j: gradient(dy, y, i, j, LOG))
+    row = al.grid(M * CLUSTER, cluster=CLUSTER) // CLUSTER
+    values, given = al.shared((BLOCKS, BLOCK), DTYPE), al.shared((BLOCKS, BLOCK), DTYPE)
+    told = al.shared((CLUSTER,), al.float32)
+    begin, cols = al.cluster_rank() * (BLOCKS * BLOCK), al.arange(BLOCK)
+    bring(given, dy, row, begin, COPY)
+    bring(values, y, row, begin, COPY)
+    arrived(CLUSTER)
+    sums = al.zeros((BLOCK,), al.float32)
+    for part in range(BLOCKS):
+        d = al.load(given[part, cols]).to(al.float32)
+        sums += d if LOG else d * al.load(values[part, cols]).to(al.float32)
+    total = al.sum(sums)
+    if CLUSTER > 1:
+        total = al.sum(found_by_all(total, told))
+    for part in range(BLOCKS):
+        places = begin + part * BLOCK + cols
+        x = al.load(values[part, cols]).to(al.float32)
+        d = al.load(given[part, cols]).to(al.float32)
+        result = d - al.exp(x) * total if LOG else x * (d - total)
+        al.store(dx[row, places], result.to(DTYPE), mask=places < N)
 
 
 @argus.kernel
@@ -115,10 +170,18 @@ def _work(tensors: tuple[torch.Tensor, ...], _numbers: tuple[Number, ...], log: 
     if rows.shape[1] <= LONGEST:
         kernel = softmax_backward_rows
         constants |= balanced(rows.shape[1], rows.element_size(), min(map(vector, read))).constants
+    elif rows.shape[1] <= longest_held(*read) and _fits(held(*read), dtype):
+        kernel = softmax_backward_held_rows
+        constants |= held(*read)
     else:
         kernel = softmax_backward_long_rows
         constants |= {"BLOCK": CHUNK, "num_warps": CHUNK_WARPS}
     return Work((Call(kernel, (*read, out), constants),), (shaped(out, y),))
+
+
+def _fits(shape: Mapping[str, Any], dtype: DType) -> bool:
+    """Return True if a block of each target has shared memory for its parts of both rows."""
+    return 2 * int(shape["BLOCK"]) * int(shape["BLOCKS"]) * dtype.bytes <= _MOST_HELD
 
 
 def _checked(dy: torch.Tensor, y: torch.Tensor) -> DType:

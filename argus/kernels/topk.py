@@ -186,14 +186,14 @@ def router_rows(
             total += score(number(last, SPAN), top, SIGMOID)
     chosen = score(number(found, SPAN), top, SIGMOID)
     if SHARED and K == 1:
-        result = al.full((ROWS, K), 1.0, al.float32)
+        result = al.full((ROWS, K), 1.0, al.float32) * scale
     elif SHARED:
-        result = chosen / total
+        result = chosen * (scale / total)
     elif SIGMOID:
-        result = chosen
+        result = chosen * scale
     else:
-        result = chosen / al.sum(al.exp2((logits - top) * LOG2E), axis=1, keep_dims=True)
-    al.store(weights[rows, al.arange(K)], result * scale, mask=rows < T)
+        result = chosen * (scale / al.sum(al.exp2((logits - top) * LOG2E), axis=1, keep_dims=True))
+    al.store(weights[rows, al.arange(K)], result, mask=rows < T)
     al.store(experts[rows, al.arange(K)], SPAN - 1 - (found & (SPAN - 1)), mask=rows < T)
 
 

@@ -135,6 +135,14 @@ def test_gradcheck(device: str, name: str) -> None:
         torch.testing.assert_close(slope, difference, rtol=1e-5, atol=1e-11)
 
 
+@pytest.mark.parametrize("columns", [16400, 17001])
+def test_softmax_of_rows_in_shared_memory(device: str, columns: int) -> None:
+    """Those that are aligned arrive by asynchronous copies, others through registers."""
+    dy, y = (random(2, columns, dtype="bfloat16", device=device, seed=i) for i in range(2))
+    wide, exact = dy.double(), y.double()
+    close(kernels.softmax_backward(dy, y), exact * (wide - (wide * exact).sum(-1, keepdim=True)))
+
+
 def test_log_softmax(device: str) -> None:
     for shape in ((3, 7), (2, 17000)):
         x, dy = random(*shape, device=device), random(*shape, device=device, seed=1)
@@ -206,5 +214,8 @@ def test_others_are_proved(target: str) -> None:
     for log in (False, True):
         assert_proved("softmax_backward", "softmax_backward_rows", target, LOG=log)
         assert_proved("softmax_backward", "softmax_backward_long_rows", target, LOG=log, num_warps=8)
+        assert_proved("softmax_backward", "softmax_backward_held_rows", target, LOG=log, BLOCK=1024)
+    if target == "sm_90a":
+        assert_proved("softmax_backward", "softmax_backward_held_rows", target, CLUSTER=2, BLOCK=1024)
     assert_proved("cross_entropy_backward", "cross_entropy_backward_tiles", target, num_warps=8)
     assert_proved("cross_entropy_backward", "cross_entropy_backward_tiles", target, INDEX="int32", alignment=2)
