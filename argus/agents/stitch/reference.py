@@ -6,7 +6,7 @@ drawn anew each time, and multiplied by factors that no kernel is told.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -53,8 +53,8 @@ class Reference:
 
     def _load(self, torch: Any, path: Path, device: str) -> Answer:
         self._module, self._device = _module(path), device
-        torch.manual_seed(0)
-        self._model = self._module.Model(*self._module.get_init_inputs()).eval().to(device)
+        make = self._module.Model
+        self._model = self._drawn(torch, 0, lambda: make(*self._module.get_init_inputs())).eval().to(device)
         with _turn(torch, device):
             inputs = self._inputs(torch, 0)
             return {"us": self._us(lambda: self._model(*inputs))}
@@ -80,14 +80,19 @@ class Reference:
         chosen = {key: Choice(**value) for key, value in choices.items()}
         return Backend(generator(chosen, lambda group, key, now: _note(noted, group, key, now, target)), survey)
 
-    def _inputs(self, torch: Any, seed: int, factor: float = 1.0) -> list[Any]:
+    def _drawn(self, torch: Any, seed: int, make: Callable[[], Any]) -> Any:
+        """Make a model or inputs on the device, because random numbers of gigabytes take the host's processor minutes.
+        """
         torch.manual_seed(seed)
         try:
-            with torch.device(self._device):  # random numbers of gigabytes take the host's processor minutes
-                drawn = self._module.get_inputs()
+            with torch.device(self._device):
+                return make()
         except RuntimeError:  # it insists on the host, for example by a generator of its own
             torch.manual_seed(seed)
-            drawn = self._module.get_inputs()
+            return make()
+
+    def _inputs(self, torch: Any, seed: int, factor: float = 1.0) -> list[Any]:
+        drawn = self._drawn(torch, seed, self._module.get_inputs)
         found = [x.to(self._device) if isinstance(x, torch.Tensor) else x for x in drawn]
         return [x * factor if isinstance(x, torch.Tensor) and x.is_floating_point() else x for x in found]
 
