@@ -20,7 +20,7 @@ from argus.diagnostic import ToolchainError
 from argus.environment import find_tool, llvm_directories
 from argus.frontend import Options
 from argus.ir.machine import MI300X
-from argus.ir.types import DType, bfloat16, float8_e4m3fnuz, float16
+from argus.ir.types import DType, bfloat16, float8_e4m3fn, float8_e4m3fnuz, float16, float32, tfloat32
 from argus.kernels.attention_tiles import AttentionShape, wave_tiles
 from argus.kernels.experts import swiglu
 from argus.kernels.operands import NEAR, NEAR_TILES
@@ -53,7 +53,8 @@ def _gemm(rows: int, columns: int, num_warps: int, dtype: DType = bfloat16) -> C
     sizes = {"BLOCK_M": rows, "BLOCK_N": columns, "BLOCK_K": depth, "STAGES": 2, "PRODUCERS": 0, "GROUP": 8}
     near = {"NEAR": NEAR} if (rows, columns, dtype.bits) in NEAR_TILES else {}
     name = f"GEMM {rows}x{columns}x{depth}, {_named(dtype)}"
-    return Case(name, "gemm.py", "gemm", {**sizes, **near, "IN": dtype, "MULTIPLY": dtype}, num_warps)
+    multiplied = float8_e4m3fnuz if dtype == float8_e4m3fn else dtype
+    return Case(name, "gemm.py", "gemm", {**sizes, **near, "IN": dtype, "MULTIPLY": multiplied}, num_warps)
 
 
 def _attention(name: str, size: int, dtype: DType = bfloat16, heads: int = 64, **more: object) -> Case:
@@ -77,8 +78,11 @@ def _scaled_experts(rows: int, num_warps: int) -> Case:
     return Case(name, "gated_blocks.py", "gated_block_rows", {"ACTIVATION": swiglu, "ROWS": rows}, num_warps)
 
 
+_NAMES = {bfloat16: "bf16", float8_e4m3fnuz: "fp8e4b8", float8_e4m3fn: "fp8e4", float32: "f32", tfloat32: "xf32"}
+
+
 def _named(dtype: DType) -> str:
-    return "bf16" if dtype == bfloat16 else "fp8e4b8"
+    return _NAMES[dtype]
 
 
 CASES = (
@@ -86,6 +90,9 @@ CASES = (
     _gemm(256, 128, 8),
     _gemm(128, 128, 4),
     _gemm(256, 256, 8, float8_e4m3fnuz),
+    _gemm(256, 256, 8, float8_e4m3fn),
+    _gemm(256, 256, 8, tfloat32),
+    _gemm(256, 256, 8, float32),
     Case("GEMM in turns, 256x256x32, bf16", "gemm_turns.py", "gemm_turns", {}, folder=Path("examples")),
     _experts(256, 8),
     _experts(128, 4),
