@@ -146,8 +146,8 @@ def _said(loops: Mapping[tuple[str, str], Timed]) -> Iterator[str]:
         if mine is not None and other is not None:
             computed = mine.seconds(whole.of(whole.ours)), other.seconds(whole.of(whole.theirs))
             times = [max(t, whole.memory_s) for t in computed]
-            text = " and ".join(f"{t * 1e3:.2f} ms" for t in times)
-            yield f"{whole.name}: predicted {text}, AITER's over Argus's {times[1] / times[0]:.2f}"
+            text = " and ".join(f"{t * 1e3:.3f} ms" for t in times)
+            yield f"{whole.name}: predicted {text}, AITER's over Argus's {times[1] / times[0]:.3f}"
 
 
 _NOTES = (
