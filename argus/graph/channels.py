@@ -22,13 +22,16 @@ _FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
 _FIXED = ("as_strided", "set_", "stride", "storage_offset", "data_ptr", "_enter_autocast", "unfold")
 """Calls that depend on strides, or leave a state behind if the graph is traced once more."""
 
+_SOURCES, _SOURCE = "_param_name_to_source", "_dynamo_source"
+"""What Dynamo notes of a graph, and of an input, beside their metadata."""
+
 
 def keep_channels_last(gm: torch.fx.GraphModule) -> torch.fx.GraphModule:
     """Return a graph that Dynamo traced so that its convolutions have channels last, or the graph itself if that
     changes more than layouts."""
     if any(_name(n) in _FIXED for n in gm.graph.nodes):
         return gm
-    laid = torch.fx.GraphModule(gm, _copied(gm.graph))
+    laid = _noted(torch.fx.GraphModule(gm, _copied(gm.graph)), gm)
     convolutions = [n for n in laid.graph.nodes if n.op == "call_function" and n.target in _CONVOLUTIONS]
     others = [n for n in convolutions if not multiply_patches(laid.graph, n)]
     if len(convolutions) == len(others) < _LEAST:
@@ -42,6 +45,21 @@ def keep_channels_last(gm: torch.fx.GraphModule) -> torch.fx.GraphModule:
     except Exception:  # Some operator needs the layout that the graph had.
         return gm
     return laid if _restored(laid, gm, found) else gm
+
+
+def _noted(laid: torch.fx.GraphModule, gm: torch.fx.GraphModule) -> torch.fx.GraphModule:
+    """Note of a copy what Dynamo notes of a graph and its inputs. CUDA graphs know by it which inputs are parameters.
+    """
+    laid.meta |= gm.meta
+    noted = [(gm, laid, _SOURCES), *((a, b, _SOURCE) for a, b in zip(_inputs(gm), _inputs(laid), strict=True))]
+    for before, after, key in noted:
+        if hasattr(before, key):
+            setattr(after, key, getattr(before, key))
+    return laid
+
+
+def _inputs(gm: torch.fx.GraphModule) -> list[torch.fx.Node]:
+    return list(gm.graph.find_nodes(op="placeholder"))
 
 
 def _copied(graph: torch.fx.Graph) -> torch.fx.Graph:

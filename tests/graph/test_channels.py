@@ -59,6 +59,14 @@ def test_convolutions_of_one_image_share_its_layout() -> None:
     assert asked(after) == 1
 
 
+def test_parameters_are_still_known_as_parameters() -> None:
+    before, after = traced(Fork(), torch.randn(2, 3, 6, 6))
+    sources = [[n._dynamo_source for n in gm.graph.find_nodes(op="placeholder")] for gm in (before, after)]
+    assert sources[0] == sources[1] and len(sources[0]) == 5
+    assert after is not before and after.meta == before.meta and "dynamo_compile_id" in after.meta
+    assert after._param_name_to_source == before._param_name_to_source
+
+
 def test_results_of_few_channels_have_the_layout_of_their_image() -> None:
     """The first convolution of a network joins its taps with the channels, and the next one reads its result."""
     x = torch.randn(2, 3, 16, 24, dtype=torch.bfloat16).to(memory_format=torch.channels_last)
