@@ -182,6 +182,7 @@ class Function(Shared):
         if attended is not None and not plain(tensors):
             return attended(tensors, numbers, way)
         if isinstance(found, Unread):
+            _insist_on_tensors(tensors)
             self._work(tensors, numbers, *way)  # raises a clear error for arguments that are not tensors with addresses
             raise found.args[0]
         prepared = memory.prepared(found.key, lambda: self._prepare(tensors, numbers, way))
@@ -214,6 +215,14 @@ class Function(Shared):
                 "give it one: argus.Function(work, argus.Operator(schema, fake))",
             )
         return operator_of(self)(*self.operator.joined(tensors, numbers, way))
+
+
+def _insist_on_tensors(arguments: tuple[Any, ...]) -> None:
+    """Raise LaunchError for the first argument that is no tensor."""
+    for place, x in enumerate(arguments, 1):
+        if not hasattr(x, "data_ptr"):
+            what = f"tensor number {place} of the call is of type {type(x).__name__}"
+            raise LaunchError.of("argument-type", what, "pass PyTorch tensors")
 
 
 def operator_of(function: Function) -> Any:

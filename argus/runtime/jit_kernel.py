@@ -87,7 +87,8 @@ class JitKernel:
             given = ", ".join(f"{p.name}: {p.kind}" for p in self.parameters)
         except ArgusError:  # The text has mistakes, which the first call reports.
             given = "..."
-        return f"<p><b>{escape(self.__name__)}</b>({escape(given)})</p><pre>{escape(self.__doc__ or '')}</pre>"
+        described = f"<pre>{escape(self.__doc__)}</pre>" if self.__doc__ else ""
+        return f"<p><b>{escape(self.__name__)}</b>({escape(given)})</p>{described}"
 
     def __call__(self, *args: Argument, **kwargs: object) -> None:
         """Launch the kernel on the declared grid.

@@ -80,6 +80,22 @@ def in_memory(arguments: Iterable[Any]) -> bool:
     )
 
 
+class _NoForward:
+    """Stands for `torch.autograd.forward_ad` where PyTorch is not imported."""
+
+    _current_level = -1
+
+
+def _forward() -> Any:
+    return sys.modules.get("torch.autograd.forward_ad", _NoForward)
+
+
+def is_dual(x: Any) -> bool:
+    """Return True if forward-mode differentiation follows a tensor."""
+    forward = _forward()
+    return forward._current_level >= 0 and forward.unpack_dual(x).tangent is not None
+
+
 def count_writes(tensors: Iterable[Any]) -> None:
     """Tell PyTorch that these tensors are written, so that a later backward pass does not use stale values.
 
@@ -139,7 +155,10 @@ class Site:
         self.keywords = dict(keywords)  # These objects are kept, because calls find their site by identity.
         self.written: tuple[int, ...] = ()
         self._name = name
-        self.read: Reader = _generated(kinds, ())(self, name, Cold, _ordinary, _whole)
+        self.read: Reader = self._reader()
+
+    def _reader(self) -> Reader:
+        return _generated(self.kinds, self.written)(self, self._name, Cold, _ordinary, _whole, _forward())
 
     def settle(self, prepared: Prepared, arguments: Sequence[Any], values: Sequence[Number]) -> None:
         """Put `prepared` first in `hot`, so that later calls like this one find it first."""
@@ -148,7 +167,7 @@ class Site:
             return
         if prepared.written != self.written:
             self.hot, self.written = (), prepared.written
-            self.read = _generated(self.kinds, self.written)(self, self._name, Cold, _ordinary, _whole)
+            self.read = self._reader()
         others = tuple(entry for entry in self.hot if entry[1] is not prepared.run)
         if prepared.renewals and (prepared.check is _never or len(others) < len(self.hot)):
             prepared.renewals -= 1
@@ -188,7 +207,7 @@ def _unrecorded(check: Check) -> Check:
 
 @lru_cache(maxsize=256)
 def _generated(kinds: tuple[str, ...], written: tuple[int, ...]) -> Callable[..., Reader]:
-    """Return `make(site, name, Cold, _ordinary, _whole)`, which returns the reader of arguments of these kinds.
+    """Return `make(site, name, Cold, _ordinary, _whole, _forward())`, which returns the reader of such arguments.
 
     `written` are the positions, among the tensors, of those that are written.
     """
@@ -199,7 +218,7 @@ def _generated(kinds: tuple[str, ...], written: tuple[int, ...]) -> Callable[...
     aligned = f"not ({' | '.join(f'p{i}' for i in tensors)}) & 15"
     values = f"({''.join(f'p{i}, ' for i in tensors)}{''.join(f'a{i}, ' for i in scalars)})"
     hot = [
-        "        for check, run, count in site.hot:",
+        "        for check, run, count in site.hot if forward._current_level < 0 else ():",
         f"            if check({', '.join(f'a{i}' for i in tensors)}):",
         *(f"                {line}" for line in addresses),
         f"                if ({there} or whole(({''.join(f'a{i}, ' for i in tensors)}))) and {aligned}:",
@@ -207,7 +226,7 @@ def _generated(kinds: tuple[str, ...], written: tuple[int, ...]) -> Callable[...
         f"                    return run({values})",
     ]
     lines = [
-        "def make(site, name, Cold, ordinary, whole):",
+        "def make(site, name, Cold, ordinary, whole, forward):",
         f"    def read({', '.join(f'a{i}' for i in range(len(kinds)))}):",
         *(hot if tensors and not constants else ()),
         *(f"        ordinary(a{i})" for i in tensors),

@@ -11,7 +11,7 @@ from typing import Any
 
 from argus.backend.launch.evaluate import Number
 from argus.runtime.jit_kernel import JitKernel
-from argus.runtime.reader import in_memory
+from argus.runtime.reader import in_memory, is_dual
 from argus.runtime.recipe import Given, Launch, Made, Recipe, Told, Value, room
 
 
@@ -55,7 +55,7 @@ def plain(tensors: Sequence[Any]) -> bool:
     if torch._C._len_torch_dispatch_stack() or not in_memory(tensors):
         return False
     recorded = torch.is_grad_enabled()
-    return not any((recorded and t.requires_grad) or t.is_meta or t.is_neg() for t in tensors)
+    return not any((recorded and t.requires_grad) or t.is_meta or t.is_neg() or is_dual(t) for t in tensors)
 
 
 class _Float(float):

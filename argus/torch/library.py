@@ -19,7 +19,7 @@ from torch.library import Library, register_fake, register_vmap
 
 from argus.diagnostic import LaunchError
 from argus.runtime.function import MISSES, MOST, Attended, Function, Memory, Operator, Unread
-from argus.runtime.reader import UNREADABLE, Site
+from argus.runtime.reader import UNREADABLE, Site, is_dual
 from argus.torch.gradient import Gradient
 
 _LOCK = RLock()
@@ -156,7 +156,12 @@ def _attended(function: Function, found: Any) -> Callable[..., Any]:
     def attended(tensors: Any, numbers: Any, way: Any) -> Any:
         assert function.operator is not None
         given = function.operator.joined(tensors, numbers, way)
+        if any(map(is_dual, tensors)):
+            help = "use the backward pass, as torch.autograd.grad does, or call it on tensors without a tangent"
+            raise _no_gradient(found, "has no derivative in forward mode", help)
         if torch.is_grad_enabled() and any(isinstance(t, torch.Tensor) and t.requires_grad for t in given):
+            if not written and torch._C._are_functorch_transforms_active():
+                raise _no_gradient(found, "has no gradient for `torch.func`", "use torch.autograd.grad or `backward`")
             if not written:
                 return _Differentiable.apply(*given, function)  # type: ignore[no-untyped-call]
             if any(given[i].requires_grad for i in written):

@@ -393,6 +393,28 @@ def test_an_operator_that_returns_nothing_launches_on_its_arguments() -> None:
     assert out._version == 7 and len(recorder.prepared) == 1
 
 
+def test_derivatives_in_forward_mode_and_of_torch_func_are_refused() -> None:
+    """A call that only launches is refused too, once forward mode follows its tensors."""
+    recorder = Recorder((0, 1), (2,))
+    operator, x = halved(recorder), torch.zeros(4)
+    for _ in range(3):
+        operator(x, [3])
+    with torch.autograd.forward_ad.dual_level():
+        operator(x, [3])
+        dual = torch.autograd.forward_ad.make_dual(x, x)
+        with pytest.raises(LaunchError, match="no derivative in forward mode"):
+            operator(dual, [3])
+    with pytest.raises(LaunchError, match=r"no gradient for `torch\.func`"):
+        torch.func.grad(lambda x: operator(x, [3])[0])(x)
+    assert len(recorder.ran) == 4
+
+
+def test_arguments_that_are_no_tensors_are_named() -> None:
+    function = scaled(Recorder())
+    with pytest.raises(LaunchError, match="tensor number 2 of the call is of type list"):
+        function((torch.zeros(2, 8), [1.0]))
+
+
 ALONE = """
 import sys
 import torch
