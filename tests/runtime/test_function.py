@@ -9,6 +9,7 @@ import sys
 import weakref
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -393,7 +394,7 @@ def test_an_operator_that_returns_nothing_launches_on_its_arguments() -> None:
     assert out._version == 7 and len(recorder.prepared) == 1
 
 
-def test_derivatives_in_forward_mode_and_of_torch_func_are_refused() -> None:
+def test_derivatives_in_forward_mode_are_refused() -> None:
     """A call that only launches is refused too, once forward mode follows its tensors."""
     recorder = Recorder((0, 1), (2,))
     operator, x = halved(recorder), torch.zeros(4)
@@ -404,9 +405,26 @@ def test_derivatives_in_forward_mode_and_of_torch_func_are_refused() -> None:
         dual = torch.autograd.forward_ad.make_dual(x, x)
         with pytest.raises(LaunchError, match="no derivative in forward mode"):
             operator(dual, [3])
-    with pytest.raises(LaunchError, match=r"no gradient for `torch\.func`"):
-        torch.func.grad(lambda x: operator(x, [3])[0])(x)
     assert len(recorder.ran) == 4
+
+
+def test_a_tensor_with_a_tangent_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first level of forward mode imports much of PyTorch, so one tensor stands for a dual one."""
+    operator, x, dual = halved(Recorder((0, 1), (2,))), torch.zeros(4), torch.zeros(4)
+    for _ in range(2):
+        operator(x, [3])
+    forward = torch.autograd.forward_ad
+    monkeypatch.setattr(forward, "_current_level", 0)
+    monkeypatch.setattr(forward, "unpack_dual", lambda t: SimpleNamespace(tangent=t if t is dual else None))
+    operator(x, [3])
+    with pytest.raises(LaunchError, match="no derivative in forward mode"):
+        operator(dual, [3])
+
+
+def test_gradients_by_torch_func_are_refused() -> None:
+    operator = halved(Recorder((0, 1), (2,)))
+    with pytest.raises(LaunchError, match=r"no gradient for `torch\.func`"):
+        torch.func.grad(lambda x: operator(x, [3])[0])(torch.zeros(4))
 
 
 def test_arguments_that_are_no_tensors_are_named() -> None:
