@@ -55,12 +55,19 @@ FIRST = 7 * STEPS_PER_SECOND // 2
 QUICK = 5 * STEPS_PER_SECOND // 4
 """The steps of a question about each of two forms of a kernel that hardly differ, before either form has more."""
 
+AFTER = STEPS_PER_SECOND // 2
+"""The steps of a question about the values of a kernel that other findings refute."""
+
+SHORT = STEPS_PER_SECOND
+"""The steps of a search at small sizes before a second form of the kernel is asked."""
+
 EARLY = 4 * STEPS_PER_SECOND
 """The steps of that search. The rest is tried at the end."""
 
 _BY_VALUES = ("registers-unknown",)
 """Unknown properties other than tags whose violations show in values: registers that hold one element may differ."""
 
+_MORE = "state an al.requires that bounds the sizes, use a smaller constexpr, or raise --limit"
 _NOT_TRIED = Note("not all small sizes were tried in the simulator: the limit of work was reached; raise --limit")
 
 
@@ -162,31 +169,34 @@ class _Run:
             ("machine", "tables", lambda: ownership.check(self.kernel, model.sites)),
         )
         findings = [f for check in alone for f in _listed(self._timed(*check))]
-        findings += self._of_forms(model)
+        findings += self._of_forms(model, _refuted(findings))
         return findings + _listed(self._timed("speed", "tables", lambda: speed.check(self.kernel, model.sites)))
 
-    def _of_forms(self, model: Model) -> list[Finding]:
-        """Return what sets decide. What holds for the kernel with joined axes holds for the kernel itself."""
+    def _of_forms(self, model: Model, refuted: bool) -> list[Finding]:
+        """Return what sets decide. What holds for the kernel with joined axes holds for the kernel itself. `refuted`:
+        other findings refute the kernel."""
         form = self.kernel if self.exact else joined(self.kernel)
         other = None if form is self.kernel else self._timed("relations", "isl", lambda: Model(form, work=self.work))
         if not isinstance(other, Model):
-            return self._by_sets(model)
-        found = self._by_sets(other)
+            return self._by_sets(model, refuted)
+        found = self._by_sets(other, refuted)
         # A refutation of the other form names its sizes and places, which no launch of the kernel itself has.
-        return self._by_sets(model) if any(f.place is not None for f in found) else found
+        return self._by_sets(model, refuted) if any(f.place is not None for f in found) else found
 
-    def _by_sets(self, model: Model) -> list[Finding]:
+    def _by_sets(self, model: Model, refuted: bool) -> list[Finding]:
         """Return the findings of the questions that sets and relations decide."""
         alone: tuple[tuple[str, str, Callable[[], list[Finding]]], ...] = (
             ("races", "isl", lambda: overwrites.check(model)),
             ("coverage", "isl", lambda: coverage.check(model)),
         )
-        return [f for check in alone for f in _listed(self._timed(*check))] + self._flow(model)
+        found = [f for check in alone for f in _listed(self._timed(*check))]
+        return found + self._flow(model, refuted or _refuted(found))
 
-    def _flow(self, model: Model) -> list[Finding]:
+    def _flow(self, model: Model, refuted: bool) -> list[Finding]:
         """Ask each question about a weaker form of the kernel first; if that fails, ask it about `model`.
 
-        A proof for the weaker form holds for the kernel itself, which is `model`.
+        A proof for the weaker form holds for the kernel itself, which is `model`. If findings refute the kernel,
+        questions about values have few steps.
         """
         kernel = model.kernel
         one = kernel if self.exact else alone(kernel)
@@ -203,66 +213,72 @@ class _Run:
             every = one is not kernel and question.ask is Questions.races_in_tensors
             every |= question.ask is Questions.values and exact.added_up
             answering = partial(without_consequences, question, exact)
-            answer = self._first(question, None if every else weaker, answering, quick)
+            most = (AFTER, AFTER) if refuted and question.property == "tags" else (quick, FIRST)
+            answer = self._first(question, None if every else weaker, answering, *most)
             if isinstance(answer, Finding):
                 open.append((question.property, answering))
             elif answer is not None:
                 answers.append(answer)
+                refuted |= _refuted(answer.findings)
             else:
                 by_weaker |= question.ask is Questions.progress
-        answers += self._decided(open, any(f.verdict is Verdict.REFUTED for a in answers for f in a.findings))
+        answers += self._decided(open, refuted)
         # The question that reports errors of the protocol may have been answered by the weaker form.
         cause = exact.steps.findings if by_weaker and any(a.left_out for a in answers) else []
         return [found for answer in answers for found in answer.findings] + cause
 
     def _first(
-        self, question: Question, weaker: Questions | None, answering: Callable[[], Answer], quick: int
+        self, question: Question, weaker: Questions | None, answering: Callable[[], Answer], quick: int, most: int
     ) -> Answer | Finding | None:
         """Ask a question about the weaker form, if any, and then about the kernel itself (`answering`). Return None if
         the weaker form proves it.
 
-        Either form may take long where the other does not. With `quick` less than `FIRST`, both are asked with so few
-        steps before either has more.
+        Either form may take long where the other does not. With `quick` less than `most`, both are asked with so few
+        steps before either has `most`.
         """
         answer: Answer | Finding | None = None
         if weaker is not None:
             asked = partial(question.ask, weaker)
             found = self._timed(question.property, "isl", asked, 0.5, quick)
-            if isinstance(found, Finding) and quick < FIRST:
+            if isinstance(found, Finding) and quick < most:
                 answer = self._timed(question.property, "isl", answering, 1.0, quick)
                 if isinstance(answer, Answer) and not answer.findings:
                     return answer
-                found = self._timed(question.property, "isl", asked, 0.5, FIRST)
+                found = self._timed(question.property, "isl", asked, 0.5, most)
             if not found:
                 return None
+            if isinstance(found, Finding) and quick == FIRST and self._wrong_at_small_sizes(question.property, SHORT):
+                return found
         if isinstance(answer, Answer):
             return answer
-        return self._timed(question.property, "isl", answering, 1.0, FIRST)
+        return self._timed(question.property, "isl", answering, 1.0, most)
 
     def _decided(self, open: list[tuple[str, Callable[[], Answer]]], refuted: bool) -> list[Answer]:
         """Decide questions that took too long.
 
-        A run at small sizes may refute the kernel at once. Otherwise the questions are asked again, with all the work
-        that is left. If findings refute the kernel already (`refuted`), a run would only show that again. So each
-        question is asked again at once, with the steps of the runs.
+        If findings refute the kernel already (`refuted`), they are left open. A run at small sizes may refute it at
+        once. Otherwise the questions are asked again, with all the work that is left.
         """
         if not open:
             return []
-        if not refuted:
-            self.tried = self._at_small_sizes(any(name == "tags" for name, _ in open))
-            if self.tried.found is not None:
-                why = "a run at small sizes refuted the kernel first"
-                return [Answer([self._gave_up(name, "isl", why)]) for name, _ in open]
-        most = EARLY if refuted else None
-        asked_again = (self._timed(name, "isl", asked, 1.0, most) for name, asked in open)
+        why = "other findings refuted the kernel first" if refuted else ""
+        if not refuted and any(self._wrong_at_small_sizes(name, EARLY) for name in sorted({name for name, _ in open})):
+            why = "a run at small sizes refuted the kernel first"
+        if why:
+            return [Answer([self._gave_up(name, "isl", why, "correct what is refuted")]) for name, _ in open]
+        asked_again = (self._timed(name, "isl", asked) for name, asked in open)
         return [Answer([a]) if isinstance(a, Finding) else a for a in asked_again]
 
-    def _at_small_sizes(self, values: bool) -> Trial:
-        """Run the kernel at small sizes, within `EARLY` steps. `values`: also compare values and tags."""
-        started = time.monotonic()
-        tried = search(self.kernel, values, values, self.work.part(EARLY))
-        self.timings.append(Timing("witness", "simulator", time.monotonic() - started))
-        return tried
+    def _wrong_at_small_sizes(self, property: str, most: int) -> bool:
+        """Return True if a run at small sizes breaks a rule, within `most` steps. Earlier runs are not repeated.
+
+        For a question about tags, values and tags are compared, too.
+        """
+        values, started = property == "tags", time.monotonic()
+        if self.tried is None or not self.tried.settles(values):
+            self.tried = search(self.kernel, values, values, self.work.part(most), self.tried)
+            self.timings.append(Timing("witness", "simulator", time.monotonic() - started))
+        return self.tried.found is not None
 
     def _weaker(self, kernel: Kernel, form: Named) -> Questions | None:
         """Return the questions about a weaker form of the kernel, or None if the form equals the kernel or has no
@@ -296,14 +312,18 @@ class _Run:
         finally:
             self.timings.append(Timing(name, engine, time.monotonic() - started))
 
-    def _gave_up(self, name: str, engine: str, reason: str) -> Finding:
+    def _gave_up(self, name: str, engine: str, reason: str, help: str = _MORE) -> Finding:
         return unknown(
             f"{name}-unknown",
             name,
             self.kernel.span or NO_SPAN,
             f"{name} could not be decided by {engine}: {reason}",
-            "state an al.requires that bounds the sizes, use a smaller constexpr, or raise --limit",
+            help,
         )
+
+
+def _refuted(findings: list[Finding]) -> bool:
+    return any(f.verdict is Verdict.REFUTED and f.severity is not Severity.WARNING for f in findings)
 
 
 def _listed(result: list[Finding] | Finding) -> list[Finding]:
