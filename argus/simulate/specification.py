@@ -32,7 +32,7 @@ _VALUES_PER_STEP = 64
 """Values that are computed in the time of a step: measured on attention and products."""
 _COARSE = 2.0**-8
 """Relative error of another formula for the same function, such as a polynomial in place of an exponential."""
-_STEP = 2.0**-2
+_STEP = 2.0**-4
 """The tolerance if floats become integers: another formula may reach the next integer."""
 _MANTISSA = {
     "float32": 23,
