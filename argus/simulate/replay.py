@@ -43,7 +43,7 @@ _FEW = 8
 """How many numbers are near the least one."""
 
 WHOLE = "whole"
-"""Contents of integer tensors of at most 32 bits without a declared range: all numbers of the type, every other one the
+"""Contents of integer tensors of 8 and 16 bits without a declared range: all numbers of the type, every other one the
 least or the greatest."""
 
 _UNDECLARED = {"int": (-3, 8), "uint": (0, 8), "bool": (0, 2)}
@@ -203,7 +203,7 @@ def _contents(
         raise NotReplayable(f"{tensor.name} has elements, but no values are as declared, in [{low}, {high})")
     if what is not None and what.how:
         return Dense(_arranged(tensor, what, shape, seed, given or {}), keep=True)
-    if extreme == WHOLE and what is None and tensor.dtype.is_int and tensor.dtype.bits <= 32:
+    if extreme == WHOLE and what is None and tensor.dtype.is_int and tensor.dtype.bits <= 16:
         low, high = tensor.dtype.integers[0], tensor.dtype.integers[1] + 1
     elif what is None:
         extreme = ""

@@ -80,7 +80,7 @@ def _trials(kernel: Kernel, values: bool) -> list[tuple[dict[str, int], _Given, 
     """Return sizes, inputs and blocks in the order in which they are tried. Whole large grids come last, after a few of
     their blocks."""
     inputs: list[_Given] = [*(_floats(kernel) if values else (SMALL,)), *_indices(kernel)]
-    inputs += [WHOLE] if values and any(t.dtype.is_int and t.dtype.bits <= 32 for t in kernel.tensors) else []
+    inputs += [WHOLE] if values and any(t.dtype.is_int and t.dtype.bits <= 16 for t in kernel.tensors) else []
     trials = [(vector, given, few_blocks(kernel, vector)) for vector, given in product(_sizes(kernel), inputs)]
     return trials + [(vector, given, None) for vector, given, blocks in trials if blocks is not None]
 
