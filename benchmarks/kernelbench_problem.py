@@ -79,7 +79,8 @@ def surveyed(file: Path, how: str, workers: int) -> dict[str, Any]:
 def traced(module: Any, survey: Survey, workers: int) -> Report:
     """Compile a problem with tensors without contents, and return the report."""
     backend = Backend(survey=survey)
-    with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad():
+    traced_too = torch._dynamo.config.patch(allow_rnn=True)
+    with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad(), traced_too:
         try:
             model = module.Model(*module.get_init_inputs()).eval()
         except DataDependentOutputException:  # the model reads a number from a tensor while it is made
@@ -128,8 +129,9 @@ def _size(module: Any) -> int:
 
 def _compile(module: Any, sides: dict[str, Callable[..., Any]]) -> None:
     """Call each side once."""
-    for call in sides.values():
-        call(*_inputs(module, 0, 1.0))
+    for name, call in sides.items():
+        with torch._dynamo.config.patch(allow_rnn=name == "argus"):  # Inductor would unroll all steps
+            call(*_inputs(module, 0, 1.0))
         torch.cuda.empty_cache()
 
 

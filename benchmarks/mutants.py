@@ -69,6 +69,8 @@ _attention = partial(Subject, "argus/kernels/attention.py", "attention_forward",
 _TALL = {"D": 64, "BLOCK_M": 192, "BLOCK_N": 128, "HEADS": 66, "SCHEDULE": "cooperative"}
 _LOADED = {"BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 32, "PRODUCERS": 0}
 
+_RECURRENT = {"PART": 32, "CLUSTER": 2, "SHIFT": 4}
+
 SUBJECTS: tuple[Subject, ...] = (
     Subject("examples/stream_k_atomic.py", "stream_k_atomic", shares=6),
     _gemm("clusters of two by two", constants={"CLUSTER": 4, "ACROSS": 2}, shares=10),
@@ -154,6 +156,8 @@ SUBJECTS: tuple[Subject, ...] = (
     Subject("argus/kernels/packed.py", "unpacked_weights"),
     Subject("argus/kernels/rotary.py", "rotated"),
     Subject("argus/kernels/softmax.py", "softmax_rows"),
+    Subject("argus/kernels/recurrent_steps.py", "lstm_steps", constants=_RECURRENT, num_warps=4, shares=3),
+    Subject("argus/kernels/recurrent_steps.py", "gru_steps", constants=_RECURRENT, num_warps=4, shares=3),
     Subject("argus/kernels/softmax.py", "softmax_held_rows", shares=2),
     Subject("argus/kernels/softmax.py", "softmax_long_rows"),
     Subject("argus/kernels/rmsnorm.py", "rmsnorm_rows"),

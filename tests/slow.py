@@ -70,6 +70,7 @@ SLOW = frozenset({
     "tests/kernels/test_gemm_hopper.py",
     "tests/kernels/test_hopper_remarks.py",
     "tests/kernels/test_linear_attention.py",
+    "tests/kernels/test_recurrent.py",
     "tests/kernels/test_mixers.py",
     "tests/kernels/test_mixture_blocks.py",
     "tests/kernels/test_moe.py",

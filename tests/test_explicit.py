@@ -79,7 +79,12 @@ ELSEWHERE = {
         for t in TARGETS.values()
         if t.vendor != "amd"
     },
-    **{("cluster_softmax", t.name): "no-cluster" for t in TARGETS.values() if not t.clusters and t.vendor != "cpu"},
+    **{
+        (name, t.name): "no-cluster"
+        for name in ("cluster_softmax", "lstm_steps", "gru_steps")
+        for t in TARGETS.values()
+        if not t.clusters and t.vendor != "cpu"
+    },
     **{
         (f"attention_backward_{part}", t.name): "shared-memory"
         for part in ("keys", "queries")

@@ -36,6 +36,7 @@ from argus.graph.picked import pick_before_softmax
 from argus.graph.pooled import pool_by_rows
 from argus.graph.prove import Outcome, ProofRequest, Proofs, stored
 from argus.graph.provers import Provers
+from argus.graph.recurrent import take_recurrent
 from argus.graph.replay import replayed
 from argus.graph.report import Entry, Graph, Report, estimated, measure
 from argus.graph.row import NotExpressible
@@ -48,6 +49,7 @@ from argus.graph.widened import widen_where_read
 from argus.runtime import jit
 from argus.runtime.device import target_of
 
+_LEFT_S = 1e-3  # the assumed time of a graph that is left as a whole
 _HINT = 1024  # the assumed value of a symbolic size when an alignment is guessed
 
 
@@ -78,6 +80,9 @@ class Backend:
         from torch._functorch.partitioners import min_cut_rematerialization_partition
 
         chosen, owner = Options.of(options, mode), owner_of_trace()
+        if why := take_recurrent(gm):
+            self.graphs.append(Graph("eager", (_left_entry("recurrent layers", why),), owner))
+            return gm.forward
         provers = Provers(chosen.workers)
         compiled = partial(self.compiled, options=chosen, owner=owner, given=len(example), provers=provers)
         with provers:
@@ -313,6 +318,11 @@ class _Compilation:
                     tensors=(),
                 )
             )
+
+
+def _left_entry(name: str, why: str) -> Entry:
+    """Return the entry of a graph that PyTorch runs as a whole."""
+    return Entry(name, (name,), "left", False, why, "eager", _LEFT_S)
 
 
 def _of_library(node: Any) -> Entry:

@@ -41,13 +41,35 @@ def chain(x: al.Tensor[al.float32, "N"], y: al.Tensor[al.float32, "N"], z: al.Te
     al.store(y[i], y_tile, mask=i < x.shape[0])
     al.store(z[i], y_tile * y_tile, mask=i < x.shape[0])
 """
+STEPS = """
+import argus
+import argus.language as al
+
+@argus.kernel(num_warps=1)
+def steps(x: al.Tensor[al.float32, "T 32"], y: al.Tensor[al.float32, "T 32"], z: al.Tensor[al.float32, "T 32"]):
+    T = x.shape[0]
+    al.requires(T < 2**24)
+    al.spec(y, lambda t, j: x[t, j] + 0.5 * al.where(t > 0, z[t - 1, j], 0.0))
+    al.spec(z, lambda t, j: al.tanh(y[t, j]) * y[t, j])
+    first = al.grid(1)
+    j = al.arange(32)
+    kept = al.shared((32,), al.float32)
+    al.store(kept, al.zeros((32,), al.float32))
+    for t in range(T):
+        a = al.load(x[t, j]) + 0.5 * al.load(kept)
+        b = al.tanh(a) * a
+        al.store(kept, b)
+        al.store(y[t, j], a)
+        al.store(z[t, j], b)
+"""
+"""What is stored as `z` is computed from what is stored as `y`: each is known to the other as an element."""
 
 
 def verdict(text: str, name: str) -> Verdict:
     return prove(SourceFile("own.py", text), name, Options("sm_80", 1)).verdict
 
 
-@pytest.mark.parametrize(("text", "name"), [(SOLVED, "solved"), (CHAIN, "chain")])
+@pytest.mark.parametrize(("text", "name"), [(SOLVED, "solved"), (CHAIN, "chain"), (STEPS, "steps")])
 def test_proved(text: str, name: str) -> None:
     assert verdict(text, name) is Verdict.PROVED
 
@@ -71,6 +93,15 @@ def test_another_recurrence_is_refuted(old: str, new: str) -> None:
 def test_another_chain_is_refuted(old: str, new: str) -> None:
     assert CHAIN.count(old) == 1
     assert verdict(CHAIN.replace(old, new), "chain") is Verdict.REFUTED
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("b = al.tanh(a) * a", "b = al.tanh(a) * al.load(kept)"), ("al.store(kept, b)", "al.store(kept, a)")],
+)
+def test_other_steps_are_refuted(old: str, new: str) -> None:
+    assert STEPS.count(old) == 1
+    assert verdict(STEPS.replace(old, new), "steps") is Verdict.REFUTED
 
 
 @pytest.mark.parametrize(

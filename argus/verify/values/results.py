@@ -17,6 +17,8 @@ from functools import cached_property
 from argus.ir.access import Mode
 from argus.ir.nodes import Copy, Map, Spec, Tensor
 from argus.ir.own_results import own_results
+from argus.ir.spec_terms import elements_of
+from argus.ir.visit import walk
 from argus.verify.model.flow import sink_name
 from argus.verify.model.isl import UnionMap, empty_map, isl, map_parts
 from argus.verify.model.program import Site
@@ -32,15 +34,27 @@ class Results:
         self.data, self.model = data, data.model
         self.outputs = own_results(data.model.kernel)
 
-    def held(self, reader: Site, source: Site) -> Load | None:
+    def held(self, reader: Site, source: Site, along: UnionMap) -> Load | None:
         """Return the elements that hold values of `source`, as `reader` receives them. `Load.cells` has the instances
-        whose values are held.
+        whose values are held. `along`: {reader -> source}.
 
-        None if no output holds them, or if `reader` itself stores them or passes them on to a store.
+        None if no output holds them, or if `reader` itself stores them or passes them on to a store. What `reader`
+        computes is stored by itself: it may need other elements than its own, if its specification names their tensor.
         """
-        if not self.outputs or source.index not in self._held:
+        if not self.outputs or source.index not in self._held or self._stores(reader):
             return None
-        return None if reader.index in self._held or self._stores(reader) else self._held[source.index]
+        known, own = self._held[source.index], self._held.get(reader.index)
+        if own is None:
+            return known
+        if not isinstance(reader.stmt, Map) or known.tensor not in self._named[own.tensor]:
+            return None
+        return None if known.tensor == own.tensor and _meet(along.apply_range(known.cells), own.cells) else known
+
+    @cached_property
+    def _named(self) -> dict[str, set[str]]:
+        """Return {output -> the tensors that its specification names}."""
+        specs = (s for s in walk(self.model.kernel.body) if isinstance(s, Spec))
+        return {s.output: {e.obj for e in elements_of(s.value)} for s in specs}
 
     def _stores(self, site: Site) -> bool:
         return any(a.obj in self.outputs and a.mode is Mode.WRITE for a in site.accesses)
@@ -95,6 +109,10 @@ class Results:
 
     def _written(self, site: Site) -> isl.UnionSet:
         return self.model.cells(site, len(site.accesses) - 1).map.domain().to_union_set()
+
+
+def _meet(some: UnionMap, others: UnionMap) -> bool:
+    return not some.intersect(others).is_empty()
 
 
 def without_order(outputs: frozenset[str], specified: list[tuple[Spec, Term]]) -> str | None:

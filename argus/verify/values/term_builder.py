@@ -266,7 +266,7 @@ class TermBuilder:
     def _received(self, reader: Site, source: Site, along: UnionMap) -> Term:
         """Return the term of what a statement wrote, over its instances: of the elements that hold it in the end, if a
         specification names these."""
-        held = self._results.held(reader, source)
+        held = self._results.held(reader, source, along)
         if held is None:
             return self.written(source)
         inside, every = held.cells.domain(), along.range()
