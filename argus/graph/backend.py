@@ -37,6 +37,7 @@ from argus.graph.pooled import pool_by_rows
 from argus.graph.prove import Outcome, ProofRequest, Proofs, stored
 from argus.graph.provers import Provers
 from argus.graph.recurrent import take_recurrent
+from argus.graph.repeated import repeat_pixels
 from argus.graph.replay import replayed
 from argus.graph.report import Entry, Graph, Report, estimated, measure
 from argus.graph.row import NotExpressible
@@ -89,6 +90,7 @@ class Backend:
             if self.survey is None or self.survey.prove:
                 provers.start_early()
             gm = keep_channels_last(gm)
+            repeat_pixels(gm)
             call_library(gm)
             return aot_autograd(
                 fw_compiler=partial(compiled, name="forward"),
