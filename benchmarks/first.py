@@ -36,7 +36,8 @@ def run(wanted: Sequence[str], runs: int) -> Results:
             (cold, own_cold), (warm, own) = (map(median, zip(*found, strict=True)) for found in zip(
                 *(_both(side, operation) for _ in range(runs)), strict=True))  # fmt: skip
             row: dict[str, Cell] = {"operation": operation, "side": side, "warm ms": warm, "own warm ms": own}
-            rows.append(row | ({"cold ms": cold, "own cold ms": own_cold} if side in _CACHED else {}))
+            built = side in _CACHED
+            rows.append(row | {"cold ms": cold if built else None, "own cold ms": own_cold if built else None})
             print(rows[-1], file=sys.stderr, flush=True)
     notes = (f"medians of {runs} runs, each a process of its own, from its start to the synchronised result",)
     return Results("From Python to the first result", rows, notes)

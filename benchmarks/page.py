@@ -94,12 +94,15 @@ TABLES: dict[str, Columns] = {
         "operation": _column("operation"),
         "way": _column("way"),
         **{f"{side}, µs": _column(f"{side} us", 1) for side in ("argus", "PyTorch", "Triton")},
+        "dispatcher, µs": _column("dispatcher us", 1),
     },
     "first": {
         "operation": _column("operation"),
         "side": _column("side"),
         "built before, ms": _column("warm ms", 0),
+        "its own part": _column("own warm ms", 0),
         "nothing built, ms": _column("cold ms", 0),
+        "its own part, nothing built": _column("own cold ms", 0),
     },
     "tiles": {
         "M × N × K": lambda r: f"{r['M']} × {r['N']} × {r['K']}",

@@ -97,7 +97,7 @@ def _rows(torch: Any, operation: str, calls: int) -> list[dict[str, Cell]]:
             times[key].append(one())
     middle = {key: 1e6 * median(found) for key, found in times.items()}
     rows: list[dict[str, Cell]] = [
-        {"operation": operation, "way": way, **{f"{name} us": middle.get((name, way)) for name in SIDES}}
+        {"operation": operation, "way": way, **{f"{name} us": middle.get((name, way)) for name in SIDES}, BARE: None}
         for way in WAYS
     ]
     rows[1][BARE] = middle[BARE, WAYS[1]] - middle[BARE, WAYS[0]]
