@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from argus.compile import elaborate, lower, verify
 from argus.diagnostic import Diagnostic, Verdict
 from argus.frontend import Options
 from argus.source import SourceFile
+from argus.verify.checks import speed
+from argus.verify.model.program import sites
 
 TEXT = """
 import argus
@@ -43,3 +47,27 @@ def test_rows_that_follow_one_another(shape: str, sectors: int) -> None:
 
 def test_columns_of_one_element_are_contiguous() -> None:
     assert not warnings('"N 1", "1 1"')
+
+
+TURNED = """
+import argus
+import argus.language as al
+
+@argus.kernel(num_warps=4)
+def k(x: al.Tensor[al.float32, "32 32"], out: al.Tensor[al.float32, "32 32"]):
+    al.grid(1)
+    tile = al.shared((32, 32), al.float32)
+    al.store(tile, al.load(x[:, :]))
+    al.barrier()
+    al.store(out[:, :], al.load(al.trans(tile)))
+"""
+
+
+LINEAR = Path("examples/linear.py").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("text", "name", "help"), [(LINEAR, "linear", "the compiler's own"), (TURNED, "k", "swizzle")])
+def test_only_tiles_of_the_author_are_to_be_swizzled(text: str, name: str, help: str) -> None:
+    kernel = lower(elaborate(SourceFile("k.py", text), name, Options("gfx942")), "gfx942")
+    found = [f for f in speed.check(kernel, sites(kernel)) if f.code == "bank-conflicts"]
+    assert found and all(help in f.help for f in found)

@@ -92,6 +92,9 @@ def _banks(kernel: Kernel, site: Site, stmt: Copy, access: Access, tile: Shared)
     if counted is None or counted[0] <= counted[1]:
         return None
     total, ideal = counted
+    help = "swizzle the tile (al.swizzle) or change the register layout"
+    if not tile.span.known:
+        help = f"'{tile.name}' is the compiler's own, to exchange registers: only another register layout avoids this"
     return Finding(
         "bank-conflicts",
         "speed",
@@ -99,7 +102,7 @@ def _banks(kernel: Kernel, site: Site, stmt: Copy, access: Access, tile: Shared)
         f"{stmt.instr} of shared tile '{tile.name}' takes {total} wavefronts a block where {ideal} would do "
         f"({total / ideal:.1f}-way bank conflicts)",
         stmt.span,
-        help="swizzle the tile (al.swizzle) or change the register layout",
+        help=help,
         severity=Severity.WARNING,
     )
 
