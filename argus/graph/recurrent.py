@@ -51,7 +51,7 @@ def _why_left(kind: str, node: Any) -> str:
     values = [p.meta.get("example_value") for p in (x, *parameters)]
     if len(parameters) != layers * (1 + both) * (4 if biases else 2):
         return f"{kind}: projected hidden states"
-    if any(v is None or v.dtype != torch.float32 for v in values) or not is_fast(str(values[0].device)):
+    if not all(map(_multiplies, values)):
         return f"{kind}: kernels multiply float32 as TF32, on sm_90a"
     if torch.is_grad_enabled() and any(v.requires_grad for v in values):
         return f"{kind}: there is no kernel for gradients"
@@ -60,6 +60,11 @@ def _why_left(kind: str, node: Any) -> str:
     if dropout and training:
         return f"{kind}: dropout between layers"
     return _why_large(kind, values, 0 if batch_first else 1)
+
+
+def _multiplies(x: Any) -> bool:
+    """Return True for a tensor whose products the kernels compute in TF32. On a CPU, PyTorch has no flag for that."""
+    return x is not None and x.dtype == torch.float32 and x.device.type != "cpu" and is_fast(str(x.device))
 
 
 def _why_large(kind: str, values: list[Any], batch: int) -> str:

@@ -70,8 +70,10 @@ def call_of(kind: str = "lstm", width: int = 128, **changed: Any) -> Any:
     """A graph's call of two layers, as Dynamo traces it."""
     gates = {"lstm": 4, "gru": 3}.get(kind, 1)
     shapes = [(gates * width, 8), (gates * width, width), (gates * width,), (gates * width,)] * 2
-    x = torch.empty(changed.pop("shape", (7, 2, 8)), dtype=changed.pop("dtype", torch.float32))
-    values = [torch.empty(s, requires_grad=changed.get("recorded", False)) for s in shapes]
+    known = {"device": torch.device(changed.pop("device", "cuda")), "requires_grad": changed.pop("recorded", False)}
+    known["dtype"] = changed.pop("dtype", torch.float32)
+    shapes = [changed.pop("shape", (7, 2, 8)), *shapes]
+    x, *values = [SimpleNamespace(shape=shape, ndim=len(shape), **known) for shape in shapes]
     nodes = [SimpleNamespace(meta={"example_value": v}) for v in (x, *values)]
     named = {"biases": True, "layers": 2, "dropout": 0.0, "training": False, "both": False, "batch_first": False}
     named |= {k: v for k, v in changed.items() if k in named}
@@ -81,6 +83,7 @@ def call_of(kind: str = "lstm", width: int = 128, **changed: Any) -> Any:
 @pytest.fixture
 def tf32(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
+    monkeypatch.setattr(recurrent, "is_fast", lambda device: True)
 
 
 @pytest.mark.usefixtures("tf32")
@@ -101,6 +104,7 @@ def test_what_is_taken() -> None:
         ({"dropout": 0.5, "training": True}, "dropout"),
         ({"both": True}, "projected"),
         ({"dtype": torch.float16}, "float32"),
+        ({"device": "cpu"}, "sm_90a"),
         ({"shape": (7, 513, 8)}, "512 sequences"),
         ({"shape": (7, 8)}, "sequences"),
     ],
@@ -109,11 +113,12 @@ def test_what_is_left(changed: dict[str, Any], why: str) -> None:
     assert why in recurrent._why_left(changed.get("kind", "lstm"), call_of(**changed))
 
 
-def test_packed_sequences_and_exact_numbers_are_left() -> None:
+@pytest.mark.usefixtures("tf32")
+def test_packed_sequences_and_exact_numbers_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
     call = call_of()
     assert "packed" in recurrent._why_left("lstm", SimpleNamespace(args=(*call.args[:2], call.args[0], *call.args[3:])))
-    if not torch.backends.cudnn.allow_tf32:
-        assert "TF32" in recurrent._why_left("lstm", call)
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
+    assert "flags do not allow" in recurrent._why_left("lstm", call)
 
 
 def test_a_graph_with_another_cell_is_left_as_a_whole() -> None:
