@@ -94,7 +94,7 @@ class Writer:
                     yield from self._replaced(value, term, line)
 
     def _begins(self, statement: Statement, name: str) -> bool:
-        """Return True if a statement only begins a sum that stands for something else in the end."""
+        """Return True if a statement only gives a name a number as its first value, and later ones give it another."""
         return isinstance(statement, Assign) and self.meanings.term(statement.value)[0] == "num" and (
             self.meanings.env.get(name, ("num",))[0] != "num")  # fmt: skip
 

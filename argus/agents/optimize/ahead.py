@@ -42,7 +42,7 @@ class Node:
     expanded: bool = False
 
     def way(self) -> list[Node]:
-        """Return the nodes from behind the nearest one that was timed to this one."""
+        """Return the nodes after the nearest timed ancestor, this one included, in order."""
         found: list[Node] = []
         node: Node | None = self
         while node is not None and node.us is None:
