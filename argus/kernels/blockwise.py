@@ -104,6 +104,7 @@ def product_of_blocks(
     PRODUCERS: al.constexpr = 4,
     GROUP: al.constexpr = 16,
     SCHEDULE: al.constexpr = "rows",
+    CLUSTER: al.constexpr = 1,
 ):
     """Compute `out[m, n] = sum(a[m, k] * scale_a[k // 128, m] * b[n, k] * scale_b[n // 128, k // 128])`."""
     M, K, N, G, L = a.shape[0], a.shape[1], b.shape[0], scale_a.shape[0], scale_b.shape[0]
@@ -113,7 +114,10 @@ def product_of_blocks(
         out,
         lambda m, n: al.sum(lambda k: a[m, k] * scale_a[k // SIDE, m] * (b[n, k] * scale_b[n // SIDE, k // SIDE])),
     )
-    i, j = al.grid(al.cdiv(M, ROWS), al.cdiv(N, COLUMNS), group=GROUP, persistent=PRODUCERS > 0, schedule=SCHEDULE)
+    i, j = al.grid(
+        al.cdiv(M, ROWS), al.cdiv(N, COLUMNS),
+        group=GROUP, cluster=CLUSTER, persistent=PRODUCERS > 0, schedule=SCHEDULE,
+    )  # fmt: skip
     m0, n0 = i * ROWS, j * COLUMNS
     # Two blocks an iteration: a product runs beside the scaling of the other. Scales are loaded an iteration ahead.
     acc = al.zeros((ROWS, COLUMNS), al.float32)

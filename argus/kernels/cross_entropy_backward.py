@@ -19,6 +19,8 @@ from argus.torch.gradient import attach
 if TYPE_CHECKING:
     import torch
 
+_WARPS = 4  # each thread has two vectors, so that half as many read the numbers of their row
+
 
 @argus.kernel
 def cross_entropy_backward_tiles(
@@ -94,7 +96,8 @@ def _work(tensors: tuple[torch.Tensor, ...], numbers: tuple[Number, ...]) -> Wor
     dtype, index = _checked(*tensors)
     rows = matrix(logits)
     out = rows.new_empty(rows.shape)
-    constants = {"DTYPE": dtype, "INDEX": index, **tiled(rows.shape[1], rows.element_size()).constants}
+    tile = {**tiled(rows.shape[1], rows.element_size()).constants, "num_warps": _WARPS}
+    constants = {"DTYPE": dtype, "INDEX": index, **tile}
     read = (dloss.contiguous(), dlevel.contiguous(), rows, target.contiguous(), level.contiguous())
     return Work((Call(cross_entropy_backward_tiles, (*read, out, *numbers), constants),), (out,))
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from argus.backend.launch.evaluate import Number
 from argus.diagnostic import LaunchError
+from argus.ir.machine import H200
 from argus.ir.types import DTYPES, DType
 from argus.kernels.blockwise import SIDE, product_of_blocks, quantized_blocks
 from argus.kernels.rows import LONGEST_ROW, dtype_of, longest, matrix, same_rank, same_shape, spread, vector
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     import torch
 
 _HALVES = ("bfloat16", "float16")
+_MANY = 2048  # tiles: so many rounds hide that the blocks of a cluster wait for each other
 _RESULTS = {name: DTYPES[name] for name in ("bfloat16", "float16", "float32")}
 
 
@@ -105,12 +107,20 @@ def _fake_rows(x: torch.Tensor, weight: torch.Tensor | None = None, _eps: float 
 
 
 @lru_cache(maxsize=4096)
-def tile_of(target: str, rows: int, aligned: bool) -> Mapping[str, Any]:
-    """Return the constants of a product with the given number of rows of `a`. `aligned`: the copy engine can load both
-    operands."""
+def tile_of(target: str, rows: int, columns: int, aligned: bool) -> Mapping[str, Any]:
+    """Return the constants of a product of so many rows and columns. `aligned`: the copy engine can load both operands.
+
+    Few tiles are halved, so that more multiprocessors read the weights. Of very many tiles, clusters of two share the
+    columns that they load.
+    """
     if target == "sm_90a" and aligned:
         side = 64 if rows <= 64 else 128
-        return {"ROWS": side, "STAGES": 3, "PRODUCERS": 4, "num_warps": side // 16}
+        tiles = -(-rows // side) * -(-columns // SIDE)
+        shape = {"ROWS": side, "STAGES": 3, "PRODUCERS": 4, "num_warps": side // 16}
+        if tiles <= H200.multiprocessors // 2:
+            shape |= {"COLUMNS": SIDE // 2, "STAGES": 5 if side == 64 else 4}
+        in_pairs = tiles >= _MANY and -(-rows // side) % 2 == 0
+        return shape | ({"CLUSTER": 2} if in_pairs else {})
     side = 32 if target == "cpu" else 64
     stages = 1 if target == "cpu" else 2
     tile = {"ROWS": side, "COLUMNS": side, "STAGES": stages, "PRODUCERS": 0, "num_warps": 4}
@@ -127,7 +137,7 @@ def _work_of_product(
     out = _empty(tensors[0], b, dtype)
     if not out.numel():
         return Work((), (out,))
-    tile = tile_of(target_of(str(a.device)), len(a), _aligned(a) and _aligned(b))
+    tile = tile_of(target_of(str(a.device)), len(a), len(b), _aligned(a) and _aligned(b))
     tensors = (a, b, scale_a, scale_b, out.view(len(a), len(b)))
     return Work((Call(product_of_blocks, tensors, {"OUT": dtype, **tile}),), (out,))
 

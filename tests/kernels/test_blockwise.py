@@ -12,6 +12,7 @@ from argus.compile import prove  # noqa: E402
 from argus.diagnostic import LaunchError, Verdict  # noqa: E402
 from argus.frontend import Options  # noqa: E402
 from argus.kernels import matmul_blocks, quantize_blocks, rmsnorm_quantize  # noqa: E402
+from argus.kernels.matmul_blocks import tile_of  # noqa: E402
 from argus.source import SourceFile  # noqa: E402
 from tests.kernels.common import assert_proved, random, source_of  # noqa: E402
 
@@ -87,8 +88,16 @@ def test_quantisation_is_proved(weight: dict[str, Any]) -> None:
     assert_proved("blockwise", "quantized_blocks", "sm_90a", **weight)
 
 
+def test_tiles_are_halved_or_shared_by_their_number() -> None:
+    assert tile_of("sm_90a", 64, 7168, True)["COLUMNS"] == tile_of("sm_90a", 128, 7168, True)["COLUMNS"] == 64
+    assert not {"COLUMNS", "CLUSTER"} & tile_of("sm_90a", 4096, 4096, True).keys()
+    assert tile_of("sm_90a", 8192, 8192, True)["CLUSTER"] == 2
+
+
 def test_products_are_proved() -> None:
     assert_proved("blockwise", "product_of_blocks", "sm_90a", num_warps=8)
+    assert_proved("blockwise", "product_of_blocks", "sm_90a", num_warps=8, CLUSTER=2)
+    assert_proved("blockwise", "product_of_blocks", "sm_90a", num_warps=4, ROWS=64, COLUMNS=64, STAGES=5)
     way = {"PRODUCERS": 0, "ROWS": 64, "COLUMNS": 64, "STAGES": 2, "MULTIPLY": "float16", "SCHEDULE": "cooperative"}
     for target in ("sm_80", "gfx942"):
         assert_proved("blockwise", "product_of_blocks", target, **way)
