@@ -140,13 +140,15 @@ def _products() -> Iterator[Built]:
 
 def _experts() -> Iterator[Built]:
     """Yield products with the weights of experts, and with packed weights."""
-    for rows, gated, gathered, turned in (
-        (512, False, False, False), (512, True, True, False), (512, False, False, True), (20, False, True, False),
-        (20, True, True, False), (8, False, False, False), (20, False, False, True),
+    for rows, depth, gated, turned in (
+        (512, 2048, False, False), (512, 8192, False, False), (512, 2048, True, False), (512, 8192, True, False),
+        (512, 2048, False, True), (20, 2048, False, False), (20, 2048, True, False), (8, 2048, False, False),
+        (20, 2048, False, True),
     ):  # fmt: skip
-        tile = expert_tile(TARGET, rows, 1, True, gated, gathered, turned)
-        way: Constants = {**({"ACTIVATION": swiglu} if gated else {}), **({} if gathered else {"token": None})}
-        how = f"{rows} rows an expert" + ", gated" * gated + ", gathered" * gathered + ", weights by columns" * turned
+        tile = expert_tile(TARGET, rows, 1, depth, True, gated, turned)
+        way: Constants = {"token": None, **({"ACTIVATION": swiglu} if gated else {})}
+        sums = f" of {depth}" if rows > 20 and not turned else ""
+        how = f"{rows} rows an expert{sums}" + ", gated" * gated + ", weights by columns" * turned
         yield Built("experts", "expert_rows", how, {**way, **({"WEIGHTS": "E K N"} if turned else {}), **tile})
     for bits, tokens, rows in product((4, 8), (8, 64), (1024, 4096, 28672)):
         tile = packed_tile(TARGET, tokens, rows, 8192, bits, 128, True)

@@ -49,7 +49,7 @@ def _experts(kernels: Any) -> Shipped:
     def call(x: Any, token: Any, first: Any, owner: Any, w: Any, out: Any) -> None:
         rows = torch.empty(len(token), x.shape[1], dtype=x.dtype, device=x.device)
         experts.gather_rows(x, token, None, rows, BLOCK=2048)
-        constants = tile_of("sm_90a", len(token), len(w), True, True, True)
+        constants = tile_of("sm_90a", len(token), len(w), x.shape[1], True, True)
         experts.expert_rows(rows, None, first, owner, w, out, ACTIVATION=experts.swiglu, **constants)
 
     return call

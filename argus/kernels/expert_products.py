@@ -17,15 +17,17 @@ if TYPE_CHECKING:
 
 _FEW = 48  # rows of an expert, on average, up to which weights are the rows of the products
 _WAVES_ROWS = 128  # rows of a tile of four waves; of twice as many rows tiles of eight waves take 256
+_SHORT, _SHORT_GATED = 4096, 2048  # terms of a sum, up to which two groups of warps take turns
 _COLUMNS = 1024  # of a token's result in a block
 _MOVED = 2048  # elements of a row that a block gathers
 
 
 @lru_cache(maxsize=4096)
 def tile_of(
-    target: str, rows: int, count: int, aligned: bool, gated: bool, gathered: bool, turned: bool = False
-) -> Mapping[str, int | bool]:
-    """Return the constants of a product of `rows` rows in all with the weights of `count` experts."""
+    target: str, rows: int, count: int, depth: int, aligned: bool, gated: bool, turned: bool = False
+) -> Mapping[str, int | bool | str]:
+    """Return the constants of a product of `rows` rows in all, of `depth` elements, with the weights of `count`
+    experts."""
     each = rows / count
     if target == "gfx942" and aligned and each > _FEW:
         side, warps = (256, 8) if each > 2 * _WAVES_ROWS else (_WAVES_ROWS, 4)
@@ -34,15 +36,26 @@ def tile_of(
     if target != "sm_90a" or not aligned:
         side, stages = (32, 1) if target == "cpu" else (64, 2)
         return {"ROWS": side, "COLUMNS": side, "DEPTH": 32, "STAGES": stages, "PRODUCERS": 0, "num_warps": 4}
+    shape = {"DEPTH": 64, "PRODUCERS": 4}
     if each > _FEW:
-        columns = 128 if gated else 256
-        return {"ROWS": 128, "COLUMNS": columns, "DEPTH": 64, "STAGES": 4, "PRODUCERS": 4, "num_warps": 8}
+        return {**shape, "ROWS": 128, "STAGES": 4, **_columns(depth, gated, turned)}
     if turned:
-        return {"ROWS": 64, "COLUMNS": 128, "DEPTH": 64, "STAGES": 5, "PRODUCERS": 4, "num_warps": 4}
-    producers = 8 if gathered else 4
+        return {**shape, "ROWS": 64, "COLUMNS": 128, "STAGES": 5, "num_warps": 4}
     side = next(n for n in (16, 32, 64) if each <= 3 * n // 4 or n == 64)
-    shape = {"ROWS": side, "COLUMNS": 128, "DEPTH": 64, "STAGES": 5, "PRODUCERS": producers, "num_warps": 8}
-    return {**shape, "SWAPPED": True}
+    return {**shape, "ROWS": side, "COLUMNS": 128, "STAGES": 5, "TOGETHER": 1, "num_warps": 8, "SWAPPED": True}
+
+
+def _columns(depth: int, gated: bool, turned: bool) -> Mapping[str, int | str]:
+    """Return the columns of a tile of 128 rows, and how warps share it.
+
+    If sums are short, one group of warps stores its results while the other multiplies. If they are long, wider tiles,
+    whose operands are read for more products, count for more.
+    """
+    if depth <= (_SHORT_GATED if gated else _SHORT) and not turned:
+        turns: Mapping[str, int | str] = {"SCHEDULE": "pingpong", "num_warps": 4}
+        return {**turns, "COLUMNS": 96, "TOGETHER": 16} if gated else {**turns, "COLUMNS": 192}
+    rows: Mapping[str, int | str] = {"SCHEDULE": "rows", "num_warps": 8}
+    return {**rows, "COLUMNS": 128, "TOGETHER": 16} if gated else {**rows, "COLUMNS": 256}
 
 
 class Products:
@@ -57,8 +70,8 @@ class Products:
         """Add the product of rows `x`, or of those that `token` names, with `w`; `way` is of `expert_rows`."""
         gated, turned = "ACTIVATION" in way, "WEIGHTS" in way
         target = target_of(str(out.device))
-        tile = tile_of(target, len(out), len(w), aligned(x, w), gated, token is not None, turned)
-        if token is not None and tile["PRODUCERS"] == 4:  # the copy engine brings rows that stand one after the other
+        tile = tile_of(target, len(out), len(w), x.shape[1], aligned(x, w), gated, turned)
+        if token is not None and tile["PRODUCERS"]:  # the copy engine brings rows that stand one after the other
             rows = x.new_empty(len(out), x.shape[1])
             self.gather(x, token, None, rows)
             x, token = rows, None

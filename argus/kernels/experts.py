@@ -3,9 +3,8 @@
 Rows are sorted by expert and cut into tiles (`argus.kernels.dispatch`): tile i has the rows `first[i] .. first[i + 1]`,
 all of expert `owner[i]`. The grid therefore depends on sizes alone, uneven experts are balanced, and the host never
 needs to know how many rows an expert has. Rows of `x` are either the rows themselves, which the copy engine loads
-(sm_90a), or the rows that `token` names, which producer warps gather while the copy engine loads weights. If there are
-many rows, gathering them first (`gather_rows`) is faster, because each row is read for many columns. Unused tiles at
-the end are empty and store nothing.
+(sm_90a), or the rows that `token` names, which threads gather. For the copy engine rows are gathered first
+(`gather_rows`), because each is read for many columns. Unused tiles at the end are empty and store nothing.
 
 `WEIGHTS` names the dimensions of weights as memory has them: the backward pass sums over those that are rows here.
 With an activation, weights hold an expert's gates followed by the values that the gates multiply. One loop computes

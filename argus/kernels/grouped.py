@@ -34,14 +34,14 @@ def grouped_product(x: torch.Tensor, w: torch.Tensor, offsets: torch.Tensor) -> 
 def _work(tensors: Tensors, _numbers: tuple[Number, ...]) -> Work:
     x, w, offsets = tensors
     dtype = _checked(x, w, offsets)
-    (rows, _), (count, _, columns) = x.shape, w.shape
+    (rows, depth), (count, _, columns) = x.shape, w.shape
     out = x.new_empty(rows, columns)
     if not (out.numel() and x.numel()):
         return Work((), (out.zero_(),))
     turned = w.stride(2) == 1 and w.stride(1) != 1
     own = w if turned else w.mT
     x, own = (t if t.stride(-1) == 1 else t.contiguous() for t in (x, own))
-    tile = tile_of(target_of(str(x.device)), rows, count, aligned(x, own), False, False, turned)
+    tile = tile_of(target_of(str(x.device)), rows, count, depth, aligned(x, own), False, turned)
     side = int(tile["ROWS"])
     first, owner = (offsets.new_empty(max(1, tiles(rows, count, side)) + 1) for _ in range(2))
     shape = {"ROWS": side, "EXPERTS": power(count), "num_warps": 8}

@@ -1,22 +1,46 @@
 """Statements that copy a register tile to a tensor, and the stores or updates by which the copy engine replaces them.
 
-copy c[m0 + c0, n0 + c1] <- t[c0, c1] -> ... via tma.store accumulate c[m0 + c0, n0 + c1] add t[c0, c1] -> ... via
-tma.reduce.add
+    copy c[m0 + c0, n0 + c1] <- t[c0, c1]             ->  ... via tma.store
+    accumulate c[m0 + c0, n0 + c1] add t[c0, c1]      ->  ... via tma.reduce.add
+
+The copy engine leaves out nothing but what is outside of the tensor. Where a mask ends rows earlier, the engine stores
+the tiles that have all their rows, and threads store the others:
+
+    copy c[m0 + c0, c1] <- t[c0, c1]  ->  ... c[where(m0 + 128 <= end, m0, M) + c0, c1] via tma.store
+      if m0 + c0 < end                    if m0 + 128 > end { copy ... }
+
+So every program takes the same steps: a store behind the last row stores nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import TypeGuard
 
-from argus.ir.expr import Elem, Expr, coords
+from argus.ir.access import Mode, relations
+from argus.ir.expr import (
+    Const,
+    Coord,
+    Elem,
+    Expr,
+    Op,
+    conjunction,
+    conjuncts,
+    coords,
+    elements,
+    op,
+    rewrite,
+    substitute_coords,
+)
 from argus.ir.instruction import INSTRUCTIONS, REDUCES
 from argus.ir.nodes import Access, Accumulate, BulkCopy, Copy, Fragment, Kernel, Map, Stmt, Tensor
+from argus.ir.pixels import is_shifted, one_place
 from argus.ir.statement import Problem
 from argus.ir.types import DType
-from argus.ir.visit import rewrite_body
+from argus.ir.visit import rewrite_body, walk
 from argus.ir.wellformed.engine import bulk_copy, bulk_reduce
-from argus.passes.fresh import Fresh
+from argus.passes.fresh import Fresh, touches
 from argus.passes.report import Unfit
 from argus.source import Span
 
@@ -25,22 +49,20 @@ STORE = INSTRUCTIONS["tma.store"]
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The statement `stmt` copies the register tile `source` to a tensor."""
+    """The statement `stmt` copies the register tile `source` to `dst`, a part of a tensor, where `mask` holds.
+
+    If `rest` holds, `dst` is outside of the tensor, and threads carry out `stmt`.
+    """
 
     stmt: Copy | Accumulate
     source: Access
-
-    @property
-    def dst(self) -> Access:
-        return self.stmt.dst
+    dst: Access
+    mask: Expr | None
+    rest: Expr | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
         return self.stmt.shape
-
-    @property
-    def mask(self) -> Expr | None:
-        return self.stmt.mask
 
     @property
     def span(self) -> Span:
@@ -77,8 +99,69 @@ def result_of(kernel: Kernel, stmt: Stmt) -> Result | None:
         case _:
             return None
     tile, tensor = kernel.object(source.obj), kernel.object(dst.obj)
-    whole = len(stmt.shape) > 1 and isinstance(tile, Fragment) and isinstance(tensor, Tensor)
-    return Result(stmt, source) if whole else None
+    if len(stmt.shape) < 2 or not isinstance(tile, Fragment) or not isinstance(tensor, Tensor):
+        return None
+    return (_ended(kernel, stmt, source) if isinstance(stmt, Copy) else None) or Result(stmt, source, dst, stmt.mask)
+
+
+def _ended(kernel: Kernel, stmt: Copy, source: Access) -> Result | None:
+    """Return a store whose mask ends one dimension of the tile."""
+    tensor = kernel.object(stmt.dst.obj)
+    assert isinstance(tensor, Tensor)
+    index = tuple(_spelled(kernel, e) for e in stmt.dst.index)
+    conditions = [_spelled(kernel, e) for e in conjuncts(stmt.mask)]
+    bounds = [op("lt", place, size) for place, size in zip(index, tensor.shape, strict=True)]
+    ends = [c for c in conditions if _ends(c, index, stmt.shape) and c not in bounds]
+    if len(ends) != 1:
+        return None
+    place, end = ends[0].args
+    number = index.index(place)
+    axis = next(a for a in range(len(stmt.shape)) if is_shifted(place, a))
+    start, size = _start(place), tensor.shape[number]
+    whole = op("le", op("add", start, Const(stmt.shape[axis], start.dtype)), end)
+    there = op("add", op("where", whole, start, size), Coord(axis))
+    index = (*index[:number], there, *index[number + 1 :])
+    mask = conjunction([op("lt", there, size) if c is ends[0] else c for c in conditions])
+    return Result(stmt, source, Access(stmt.dst.obj, index), mask, op("not", whole))
+
+
+def _ends(condition: Expr, index: tuple[Expr, ...], shape: tuple[int, ...]) -> TypeGuard[Op]:
+    """Return True if a condition ends a dimension of a tile that begins at one place."""
+    match condition:
+        case Op(op="lt", args=(place, end)):
+            return place in index and one_place(end) and any(is_shifted(place, a) for a in range(len(shape)))
+        case _:
+            return False
+
+
+def _start(place: Expr) -> Expr:
+    """Return the start of places that are a start plus a coordinate."""
+    match place:
+        case Op(op="add", args=(start, Coord())) | Op(op="add", args=(Coord(), start)):
+            return start
+        case _:
+            return Const(0)
+
+
+def _spelled(kernel: Kernel, expr: Expr) -> Expr:
+    """Replace the elements of tiles that one statement computes, from numbers that are loaded once, by their values."""
+
+    def change(e: Expr) -> Expr | None:
+        if not isinstance(e, Elem) or not e.index:
+            return None
+        match _writers(kernel, e.obj):
+            case [Map(dst=dst, value=value, shape=shape)] if dst.index == coords(len(shape)):
+                once = all(not x.index and len(_writers(kernel, x.obj)) == 1 for x in elements(value))
+                return substitute_coords(value, e.index) if once else None
+            case _:
+                return None
+
+    return rewrite(expr, change)
+
+
+def _writers(kernel: Kernel, name: str) -> list[Stmt]:
+    own = (s for s in walk(kernel.body) if name in touches(s))
+    return [s for s in own if any(r.obj == name and r.mode is not Mode.READ for r in relations(s))]
 
 
 def in_tiles(kernel: Kernel) -> Kernel:

@@ -246,6 +246,8 @@ def _through_panels(fresh: Fresh, plan: _PanelPlan, buffers: int, *, again: bool
             result += [BulkWait(buffers - 1 if first else 0, read=True, span=span), Barrier(span=span)]
         writes, stores = zip(*(_moved(plan, panel, here) for panel, here in group), strict=True)
         result += [*writes, ProxyFence(span=span), Barrier(span=span), *stores, BulkCommit(span=span)]
+    if plan.stmt.rest is not None:
+        result.append(If(plan.stmt.rest, (plan.stmt.stmt,), span=span))
     return tuple(result)
 
 

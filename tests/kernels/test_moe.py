@@ -202,10 +202,13 @@ def test_dispatch_is_proved(target: str) -> None:
 
 
 GATED = {"ACTIVATION": experts.swiglu, "PRODUCERS": 8}
+IN_TURNS = {"token": None, "SCHEDULE": "pingpong", "num_warps": 4}
 PRODUCTS: dict[str, dict[str, Any]] = {
     "gated rows": {"token": None, "ACTIVATION": experts.swiglu},
     "gathered and gated": GATED,
-    "rows": {"token": None, "COLUMNS": 256},
+    "rows": {"token": None, "COLUMNS": 256, "SCHEDULE": "rows"},
+    "rows in turns": {**IN_TURNS, "COLUMNS": 192},
+    "gated rows in turns": {**IN_TURNS, "ACTIVATION": experts.swiglu, "COLUMNS": 96},
     "few gathered rows": {**GATED, "ROWS": 16, "STAGES": 5, "SWAPPED": True},
     "few rows": {"token": None, "ROWS": 16, "STAGES": 5, "SWAPPED": True},
     "turned": {"token": None, "COLUMNS": 256, "WEIGHTS": "E K N"},
@@ -214,7 +217,7 @@ PRODUCTS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_products_are_proved(name: str) -> None:
-    assert_proved("experts", "expert_rows", "sm_90a", num_warps=8, **PRODUCTS[name])
+    assert_proved("experts", "expert_rows", "sm_90a", **{"num_warps": 8, **PRODUCTS[name]})
 
 
 def test_gathered_rows_are_proved() -> None:

@@ -8,13 +8,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from argus import compile
 from argus.backend.abi import tensor_maps
 from argus.backend.cpu.toolchain import find_compiler
 from argus.diagnostic import Verdict
+from argus.frontend import Options
 from argus.ir.expr import Const, Coord, coords, op
 from argus.ir.instruction import INSTRUCTIONS
-from argus.ir.nodes import Access, BulkCommit, BulkWait, Copy, Kernel, Map, ProxyFence, Shared, Stmt
-from argus.ir.text import print_kernel
+from argus.ir.nodes import Access, BulkCommit, BulkWait, Copy, If, Kernel, Map, ProxyFence, Shared, Stmt
+from argus.ir.text import print_expr, print_kernel
 from argus.ir.types import DType, bfloat16, float8_e4m3fn, float16, float32
 from argus.ir.visit import map_accesses, walk
 from argus.ir.wellformed import check_explicit
@@ -22,6 +24,7 @@ from argus.layout import FragmentLayout, parse, parse_fragment
 from argus.passes import lower
 from argus.passes.bulk_stores import panel_layout
 from argus.passes.moves import matrix_width
+from argus.source import SourceFile
 from argus.verify import verify
 from tests.backend.host import from_bfloat16, run, to_bfloat16
 from tests.conftest import Golden
@@ -219,3 +222,49 @@ def test_one_barrier_does_for_panels_that_all_have_room(stages: int, groups: int
     assert sum(isinstance(s, BulkCommit) for s in walk(kernel.body)) == groups
     assert sum(isinstance(s, ProxyFence) for s in walk(kernel.body)) == groups
     assert len(copies(kernel, "tma.store")) == 4
+
+
+ENDED = """
+import argus
+import argus.language as al
+
+
+@argus.kernel(num_warps=4)
+def segments(
+    x: al.Tensor[al.bfloat16, "T K"],
+    first: al.Tensor[al.int32, "L1"],
+    w: al.Tensor[al.bfloat16, "N K"],
+    out: al.Tensor[al.bfloat16, "T N"],
+):
+    T, K, N, L = x.shape[0], x.shape[1], w.shape[0], first.shape[0] - 1
+    i, column = al.grid(L, al.cdiv(N, 64))
+    m0, end, n0 = al.load(first[i]), al.load(first[i + 1]), column * 64
+    p = m0 + al.arange(64)
+    acc = al.zeros((64, 64), al.float32)
+    for k0 in al.pipelined(0, K, 64, stages=2, producer_warps=4):
+        xt = al.stage(x[m0 : m0 + 64, k0 : k0 + 64], boundary_check=(0, 1))
+        wt = al.stage(w[n0 : n0 + 64, k0 : k0 + 64], boundary_check=(0, 1))
+        acc = al.mma(xt, wt, acc)
+    al.store(out[p, n0 : n0 + 64], acc.to(al.bfloat16), mask=MASK, boundary_check=(1,))
+"""
+"""A product of rows whose tiles end where their segments end."""
+
+
+def segments(mask: str) -> Kernel:
+    source = SourceFile("segments.py", ENDED.replace("MASK", mask))
+    return compile.lower(compile.elaborate(source, "segments", Options("sm_90a")), "sm_90a")
+
+
+def test_rows_that_end_early_are_stored_by_threads_and_whole_tiles_by_the_copy_engine() -> None:
+    kernel = segments("(p < end)[:, None]")
+    assert not check_explicit(kernel) and not kernel.remarks
+    (bulk,), (own,) = copies(kernel, "tma.store"), copies(kernel, "st.global")
+    assert print_expr(bulk.dst.index[0]) == "where(first_tile[] + 64 <= first_tile_1[], first_tile[], T) + c0"
+    (branch,) = (s for s in walk(kernel.body) if isinstance(s, If) and own in s.then)
+    assert print_expr(branch.cond) == "~(first_tile[] + 64 <= first_tile_1[])"
+
+
+@pytest.mark.parametrize("mask", ["(p <= end)[:, None]", "(p < end)[:, None] & (p < T - i)[:, None]"])
+def test_other_masks_stay_with_the_threads(mask: str) -> None:
+    kernel = segments(mask)
+    assert not copies(kernel, "tma.store") and [r.code for r in kernel.remarks] == ["policy-not-applied"]

@@ -249,7 +249,7 @@ class _Claim:
             raise NonAffine("what is written depends on the thread")
         texts = [*self.conditions, *(translate.condition(c, places) for c in exprs)]
         for own, other in zip(self.at, instance.cell, strict=True):
-            texts.append(equal(translate.integer(own, self.names), translate.integer(other, places)))
+            texts.append(translate.equals(translate.integer(own, self.names), other, places))
         ours, theirs = list(self.uses.values()), list(uses.found.values())
         for one in theirs if links_of_blocks else ours:
             same = [

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from argus.ir.expr import Expr, LoopVar, ProgramId, Thread, op, rewrite, walk
-from argus.ir.nodes import For, Kernel, Programs
+from argus.ir.instruction import Order
+from argus.ir.nodes import For, Fragment, Kernel, Programs, Tensor, ThreadCopy
 from argus.verify.model.context import Known
 from argus.verify.model.formulas import Pair, Tuple, between, multiple, numbered
 from argus.verify.model.isl import Map, Set, involves, isl, without_last
@@ -57,11 +58,22 @@ class Instances:
 
     @property
     def uneven(self) -> bool:
-        """Return True if programs of a block may take different steps: a loop or branch depends on the program."""
+        """Return True if programs of a block may take different steps: a loop or branch depends on the program.
+
+        Branches in which threads move data between registers and tensors do not count, because neither carries anything
+        from one program to the next.
+        """
         return self.persistent and any(
             differs_by_block(self.resolve(site, expr))
             for site in self.sites
+            if not self._carries_nothing(site)
             for expr in (*site.guards, *(e for loop in site.loops for e in (loop.start, loop.stop)))
+        )
+
+    def _carries_nothing(self, site: Site) -> bool:
+        """Return True if a statement moves data between registers and tensors, and is complete when it has run."""
+        return isinstance(site.stmt, ThreadCopy) and all(
+            a.order is Order.SYNC and isinstance(self.kernel.object(a.obj), Tensor | Fragment) for a in site.accesses
         )
 
     def coords(self, rank: int) -> tuple[str, ...]:

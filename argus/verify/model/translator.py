@@ -137,7 +137,7 @@ class Translator:
         return not any(map(differs_by_block, alone.opaque))
 
     def equals(self, name: str, expr: Expr, coords: tuple[str, ...]) -> str:
-        """Text of the condition that dimension `name` equals `expr`, which may contain `where`."""
+        """Text of the condition that `name`, text of an integer, equals `expr`, which may contain `where`."""
         choice = next((e for e in walk(expr) if isinstance(e, Op) and e.op == "where"), None)
         if choice is None:
             return f"{name} = {self.integer(expr, coords)}"
