@@ -18,6 +18,7 @@ from argus.ir.nodes import Kernel
 from argus.ir.types import float8_e4m3fn, float32
 from argus.kernels.attention_backward import _HOPPER as STEPS_OF_64
 from argus.kernels.attention_backward import _KEYS_OF_64 as STEPS_OF_128
+from argus.kernels.attention_backward_fused import ORDERS, STEPS
 from argus.kernels.attention_float8 import _HOPPER as EIGHT_BIT_TILES
 from argus.kernels.attention_tiles import AttentionShape, hopper_tiles
 from argus.kernels.attention_varlen import _SHORT as SHORT
@@ -108,9 +109,10 @@ def _backward() -> Iterator[Built]:
         yield Built("attention_backward", "attention_backward_keys", f"{size}{how}", {**base, **wide})
         queries = {**base, **STEPS_OF_64}
         yield Built("attention_backward", "attention_backward_queries", f"{size}{how}", queries)
-    for how, constants in ways:
+    for size, (how, constants) in product((64, 128), ways):
         if "WINDOW" not in constants:
-            yield Built("attention_backward_fused", "attention_backward_blocks", f"128{how}", constants)
+            tile: Constants = {"D": size, "STEP": STEPS[size], "SUMS": f"B H GROUP {ORDERS[size]}"}
+            yield Built("attention_backward_fused", "attention_backward_blocks", f"{size}{how}", {**tile, **constants})
     for size, causal in product((64, 128), (False, True)):
         tiles = {"D": size, **STEPS_OF_64}
         how = f"{size}{' causal' if causal else ''}"

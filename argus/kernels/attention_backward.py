@@ -12,7 +12,7 @@ from argus.backend.launch.evaluate import Number
 from argus.diagnostic import LaunchError
 from argus.ir.types import DType
 from argus.kernels.attention import attention_function
-from argus.kernels.attention_backward_fused import FUSED_KEYS, fused_calls
+from argus.kernels.attention_backward_fused import FUSED_KEYS, ORDERS, fused_calls
 from argus.kernels.attention_operands import HEAD_SIZES, VECTOR, checked, rows_of_vectors, scale_of, window_of
 from argus.kernels.attention_weights import key_gradient, query_gradient, value_gradient
 from argus.kernels.attention_with import attention_with_function
@@ -43,10 +43,11 @@ def attention_backward_rows(
     dlse: al.Tensor[al.float32, "B H M"] | None,
     delta: al.Tensor[al.float32, "B H M"],
     level: al.Tensor[al.float32, "B H M"] | None,
-    sums: al.Tensor[al.float32, "B H D M"] | None,
+    sums: al.Tensor[al.float32, "SUMS"] | None,
     DTYPE: al.constexpr = al.bfloat16,
     D: al.constexpr = 128,
     ROWS: al.constexpr = 32,
+    SUMS: al.constexpr = "B H D M",
 ):
     """Compute `delta = sum(dy * y)` of each row, the mean of its weights' gradients, less that of the log-sum-exp,
     `dlse`; and `level = lse`, in rows that the copy engine can load. `sums` becomes 0."""
@@ -69,8 +70,12 @@ def attention_backward_rows(
         al.store(level[batch, head, rows], al.load(lse[batch, head, rows], mask=rows < M), mask=rows < M)
     if sums is not None:
         al.spec(sums, lambda b, h, x, i: 0.0)
-        zeros = al.zeros((D, ROWS), al.float32)
-        al.store(sums[batch, head, :, first : first + ROWS], zeros, boundary_check=(1,))
+        if SUMS == "B H D M":
+            zeros = al.zeros((D, ROWS), al.float32)
+            al.store(sums[batch, head, :, first : first + ROWS], zeros, boundary_check=(1,))
+        else:
+            zeros = al.zeros((ROWS, D), al.float32)
+            al.store(sums[batch, head, first : first + ROWS, :], zeros, boundary_check=(0,))
 
 
 @argus.kernel(num_warps=8)
@@ -231,8 +236,8 @@ def attention_backward(
     and `dlse` are float32 `[B, H, M]`. `causal` and `scale` are those of `attention`, `window` that of
     `attention_with`. Without `dlse`, nothing depends on the log-sum-exp. The results are in q's dtype. If
     `deterministic`, they are the same in each run; None stands for `torch.are_deterministic_algorithms_enabled()`.
-    Otherwise the gradients of q may be added in another order in each run: heads of 128 elements on sm_90a, without a
-    window, if a row sees 2048 keys on average. Raises LaunchError.
+    Otherwise the gradients of q may be added in another order in each run: on sm_90a, without a window, if a row sees
+    2048 keys on average. Raises LaunchError.
     """
     import torch
 
@@ -258,10 +263,13 @@ def _work(
     delta, level = (rows_of_vectors(lse, *lse.shape) for _ in range(2))
     tiles = tiles_for(q, k, v, dy)
     seen = k.shape[2] // 2 if causal else k.shape[2]
-    together = tiles is _HOPPER and q.shape[3] == 128 and seen >= FUSED_KEYS and not (window or deterministic)
-    sums = rows_of_vectors(lse, *q.shape[:2], q.shape[3], q.shape[2]) if together else None
+    together = tiles is _HOPPER and seen >= FUSED_KEYS and not (window or deterministic)
+    order = ORDERS[q.shape[3]]
+    extents = q.shape[2:] if order == "M D" else (q.shape[3], q.shape[2])
+    sums = rows_of_vectors(lse, *q.shape[:2], *extents) if together else None
+    laid = {"SUMS": f"B H {order}"} if together else {}
     copied = (lse, dlse, delta, level) if lse.shape[2] % VECTOR else (None, dlse, delta, None)
-    first = Call(attention_backward_rows, (dy, y, *copied, sums), {"DTYPE": dtype, "D": q.shape[3]})
+    first = Call(attention_backward_rows, (dy, y, *copied, sums), {"DTYPE": dtype, "D": q.shape[3], **laid})
     lse = level if lse.shape[2] % VECTOR else lse
     scale = numbers or (q.shape[3] ** -0.5 * LOG2E,)
     constants: dict[str, object] = {"DTYPE": dtype, "D": q.shape[3], "GROUP": group}

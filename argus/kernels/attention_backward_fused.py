@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 FUSED_KEYS = 2048
 """Number of keys that a row sees on average from which on this is faster than a kernel for queries of their own, as
 measured on an H200. Fewer do not pay for the float32 sums."""
+ORDERS = {64: "M D", 128: "D M"}
+"""Rows and elements in the sums for queries, by the size of heads: a product that is added to them has 128 rows."""
+STEPS = {64: 128, 128: 64}
+"""Number of queries in a turn, by the size of heads."""
 
 
 @argus.kernel(num_warps=8)
@@ -28,7 +32,7 @@ def attention_backward_blocks(
     dy: al.Tensor[DTYPE, "B H GROUP M D"],
     lse: al.Tensor[al.float32, "B H GROUP M"],
     delta: al.Tensor[al.float32, "B H GROUP M"],
-    sums: al.Tensor[al.float32, "B H GROUP D M"],
+    sums: al.Tensor[al.float32, "SUMS"],
     dk: al.Tensor[DTYPE, "B H N D"],
     dv: al.Tensor[DTYPE, "B H N D"],
     scale: al.float32,
@@ -40,11 +44,12 @@ def attention_backward_blocks(
     STEP: al.constexpr = 64,
     STAGES: al.constexpr = 2,
     HEADS: al.constexpr = 33,
+    SUMS: al.constexpr = "B H GROUP D M",
 ):
     """All gradients at once: `dk` and `dv` as `attention_backward_keys`, and `sums += (p * slope) @ k` without `scale`.
 
-    `sums` are columns of queries, so that a product of 64 queries has 128 rows. Slopes go from the registers of all
-    warps through a shared tile, which the product reads across.
+    The product that is added to `sums` has 128 rows: elements of heads of 128, or 128 queries (SUMS). Slopes go from
+    the registers of all warps through a shared tile, which the product reads across.
     """
     B, H, M, N = q.shape[0], q.shape[1], q.shape[3], k.shape[2]
     al.requires(M * GROUP <= 2**30)
@@ -52,7 +57,10 @@ def attention_backward_blocks(
     reach = N - M if CAUSAL else N
     al.spec(dv, lambda b, h, j, e: value_gradient(q, k, dy, lse, b, h, j, e, reach, scale, 0))
     al.spec(dk, lambda b, h, j, d: key_gradient(q, k, v, dy, lse, delta, b, h, j, d, reach, scale, 0))
-    al.spec(sums, lambda b, h, g, d, i: query_gradient(q, k, v, dy, lse, delta, b, h, g, i, d, reach, scale, 0))
+    if SUMS == "B H GROUP D M":
+        al.spec(sums, lambda b, h, g, d, i: query_gradient(q, k, v, dy, lse, delta, b, h, g, i, d, reach, scale, 0))
+    else:
+        al.spec(sums, lambda b, h, g, i, d: query_gradient(q, k, v, dy, lse, delta, b, h, g, i, d, reach, scale, 0))
     if CAUSAL:
         head, batch, place = al.grid(H, B, al.cdiv(N, BLOCK), group=HEADS, persistent=True)
     else:
@@ -82,33 +90,48 @@ def attention_backward_blocks(
         else:
             if N < n0 + BLOCK:  # scores of 0 may have infinite weights, and infinity times a key of 0 is no number
                 p = al.where(keys[:, None] < N, p, 0.0)
-        weights = p.to(DTYPE)
-        values = al.mma(weights, al.trans(dt), values)
-        mean = al.load(mt)
-        rt = al.stage((p * (g - mean[None, :])).to(DTYPE))
-        part = al.mma(al.trans(kt), al.trans(rt), al.zeros((D, STEP), al.float32))
-        scores = al.mma(rt, al.trans(qt), scores)
-        al.atomic_add(sums[batch, head, one, :, first : first + STEP], part, boundary_check=(1,))
+        if SUMS == "B H GROUP D M":  # values are multiplied while slopes are computed
+            weights = p.to(DTYPE)
+            values = al.mma(weights, al.trans(dt), values)
+            mean = al.load(mt)
+            rt = al.stage((p * (g - mean[None, :])).to(DTYPE))
+            part = al.mma(al.trans(kt), al.trans(rt), al.zeros((D, STEP), al.float32))
+            scores = al.mma(rt, al.trans(qt), scores)
+            al.atomic_add(sums[batch, head, one, :, first : first + STEP], part, boundary_check=(1,))
+        else:  # of 128 queries, registers have no room for weights beside their gradients
+            mean = al.load(mt)
+            slopes = (p * (g - mean[None, :])).to(DTYPE)
+            weights = p.to(DTYPE)
+            values = al.mma(weights, al.trans(dt), values)
+            rt = al.stage(slopes)
+            part = al.mma(al.trans(rt), al.trans(kt), al.zeros((STEP, D), al.float32))
+            scores = al.mma(rt, al.trans(qt), scores)
+            al.atomic_add(sums[batch, head, one, first : first + STEP, :], part, boundary_check=(0,))
     al.store(dv[batch, head, n0 : n0 + BLOCK, :], values.to(DTYPE), boundary_check=(0,))
     al.store(dk[batch, head, n0 : n0 + BLOCK, :], (scores * (scale * LN2)).to(DTYPE), boundary_check=(0,))
 
 
 @argus.kernel(num_warps=4)
 def attention_backward_scaled(
-    sums: al.Tensor[al.float32, "B H D M"],
+    sums: al.Tensor[al.float32, "SUMS"],
     dq: al.Tensor[DTYPE, "B H M D"],
     scale: al.float32,
     DTYPE: al.constexpr = al.bfloat16,
     D: al.constexpr = 128,
     ROWS: al.constexpr = 64,
+    SUMS: al.constexpr = "B H D M",
 ):
-    """`dq = sums * scale`, rounded; `sums` are columns."""
+    """`dq = sums * scale`, rounded; `sums` may be columns."""
     B, H, M = dq.shape[0], dq.shape[1], dq.shape[2]
     place, head, batch = al.grid(al.cdiv(M, ROWS), H, B)
     first = place * ROWS
-    al.spec(dq, lambda b, h, i, d: sums[b, h, d, i] * (scale * LN2))
-    columns = al.load(sums[batch, head, :, first : first + ROWS], boundary_check=(1,)) * (scale * LN2)
-    x = al.load(al.trans(al.stage(columns.to(DTYPE))))
+    if SUMS == "B H D M":
+        al.spec(dq, lambda b, h, i, d: sums[b, h, d, i] * (scale * LN2))
+        columns = al.load(sums[batch, head, :, first : first + ROWS], boundary_check=(1,)) * (scale * LN2)
+        x = al.load(al.trans(al.stage(columns.to(DTYPE))))
+    else:
+        al.spec(dq, lambda b, h, i, d: sums[b, h, i, d] * (scale * LN2))
+        x = (al.load(sums[batch, head, first : first + ROWS, :], boundary_check=(0,)) * (scale * LN2)).to(DTYPE)
     al.store(dq[batch, head, first : first + ROWS, :], x, boundary_check=(0,))
 
 
@@ -123,7 +146,8 @@ def fused_calls(
 
     `given` are q, k, v, dy, lse and delta, those of rows as `[B, H, GROUP, M, ...]`; `sums` hold zeros.
     """
-    apart = sums.view(*given[0].shape[:3], *sums.shape[2:])
-    blocks = Call(attention_backward_blocks, (*given, apart, *made[1:], *scale), constants)
-    few = {name: constants[name] for name in ("DTYPE", "D")}
+    size, apart = given[0].shape[4], sums.view(*given[0].shape[:3], *sums.shape[2:])
+    tile = {"STEP": STEPS[size], "SUMS": f"B H GROUP {ORDERS[size]}"}
+    blocks = Call(attention_backward_blocks, (*given, apart, *made[1:], *scale), {**constants, **tile})
+    few = {"DTYPE": constants["DTYPE"], "D": size, "SUMS": f"B H {ORDERS[size]}"}
     return blocks, Call(attention_backward_scaled, (sums, made[0], *scale), few)
