@@ -90,20 +90,17 @@ def attention_backward_blocks(
         else:
             if N < n0 + BLOCK:  # scores of 0 may have infinite weights, and infinity times a key of 0 is no number
                 p = al.where(keys[:, None] < N, p, 0.0)
-        if SUMS == "B H GROUP D M":  # values are multiplied while slopes are computed
-            weights = p.to(DTYPE)
-            values = al.mma(weights, al.trans(dt), values)
-            mean = al.load(mt)
-            rt = al.stage((p * (g - mean[None, :])).to(DTYPE))
+        mean = al.load(mt)
+        # All are rounded before a product starts that reads one: registers have no room for weights beside gradients.
+        slopes = (p * (g - mean[None, :])).to(DTYPE)
+        weights = p.to(DTYPE)
+        values = al.mma(weights, al.trans(dt), values)
+        rt = al.stage(slopes)
+        if SUMS == "B H GROUP D M":
             part = al.mma(al.trans(kt), al.trans(rt), al.zeros((D, STEP), al.float32))
-            scores = al.mma(rt, al.trans(qt), scores)
+            scores = al.mma(slopes, al.trans(qt), scores)
             al.atomic_add(sums[batch, head, one, :, first : first + STEP], part, boundary_check=(1,))
-        else:  # of 128 queries, registers have no room for weights beside their gradients
-            mean = al.load(mt)
-            slopes = (p * (g - mean[None, :])).to(DTYPE)
-            weights = p.to(DTYPE)
-            values = al.mma(weights, al.trans(dt), values)
-            rt = al.stage(slopes)
+        else:
             part = al.mma(al.trans(rt), al.trans(kt), al.zeros((STEP, D), al.float32))
             scores = al.mma(rt, al.trans(qt), scores)
             al.atomic_add(sums[batch, head, one, first : first + STEP, :], part, boundary_check=(0,))

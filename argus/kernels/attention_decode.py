@@ -31,6 +31,7 @@ _INVARIANT_KEYS = 1024  # of a part, whatever else there is
 _STEP_KEYS = 64  # of a step of 8 bits
 _WARPS = 16  # of all programs on a multiprocessor, for which there are registers
 _BESIDE = 4096  # bytes of shared memory of a program beside its keys, values and queries
+_QUARTERS = 4  # parts of the longest sequence, at least
 _EVEN = 0.85  # the part of the most even share of multiprocessors' time that is good enough: parts have to be joined
 
 Tensors = tuple[Any, ...]
@@ -292,11 +293,12 @@ def in_parts(
 def _span(pages: int, least: int, heads: int, programs: int) -> int:
     """Return the number of pages in a part, at least `least`, such that all rounds of programs are nearly full.
 
-    `programs` run together, and sequences are taken to be as long as they may be. Only few numbers are tried, so that
-    few kernels are built.
+    `programs` run together, and sequences are taken to be as long as they may be. Longer ones than others leave no
+    programs idle for long, because a part is at most a quarter of one. Only few numbers are tried, so that few kernels
+    are built.
     """
     spans = [n << shift for shift in range(21) for n in ((1, 2, 3) if not shift else ()) + (4, 5, 6, 7)]
-    spans = [n for n in spans if n >= least and n < 2 * max(pages, least)] or [least]
+    spans = [n for n in spans if least <= n <= -(-pages // _QUARTERS)] or [least]
 
     def even(span: int) -> float:
         """Return the share of the programs' time that pages take, if each takes as long as one with a whole part."""

@@ -94,7 +94,7 @@ def test_scaling_is_proved(size: int) -> None:
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
-        ("rt = al.stage((p * ", "rt = al.stage((s * "),
+        ("slopes = (p * ", "slopes = (s * "),
         ("(g - mean[None, :])", "(g + mean[None, :])"),
         ("first + STEP], part, bound", "first + STEP], 2.0 * part, bound"),
     ],
