@@ -33,7 +33,6 @@ __all__ = [
     "set_parts",
     "shift",
     "smallest",
-    "spent",
     "unequal",
     "with_parameters",
     "without_last",
@@ -63,21 +62,6 @@ def limited(work: Work, most: int | None = None) -> Iterator[None]:
     finally:
         work.spend(_operations(context, allowed))
         context.set_max_operations(0)
-
-
-def spent() -> int:
-    """Return the number of operations that ISL has counted in the surrounding `limited` context, or 0 outside of one.
-
-    It takes about 50 operations of its own.
-    """
-    context = isl.DEFAULT_CONTEXT
-    most = context.get_max_operations()
-    if not most:
-        return 0
-    try:
-        return _operations(context, most)
-    finally:
-        context.set_max_operations(most)
 
 
 def charge(steps: int) -> None:

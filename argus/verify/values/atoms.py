@@ -3,13 +3,14 @@ conditions."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import reduce
 from itertools import permutations
 
 from argus.ir.expr import OPERATORS
-from argus.verify.model.isl import UnionMap, UnionSet, spent
+from argus.verify.model.isl import UnionMap, UnionSet
 from argus.verify.model.translator import NonAffine
 from argus.verify.values.extrema import without_high_places
 from argus.verify.values.functions import FLIPPED, Compared, compared, described, negated
@@ -21,7 +22,6 @@ from argus.verify.values.signs import never_negative
 from argus.verify.values.summands import Summand, scaled, total
 from argus.verify.values.term_builder import TermBuilder
 from argus.verify.values.terms import Again, Apply, Choice, Constant, Recurrence, Term, Via, made, nested
-from argus.work import STEPS_PER_SECOND, Work
 
 
 class Atoms(Products):
@@ -29,10 +29,7 @@ class Atoms(Products):
 
     def __init__(self, builder: TermBuilder) -> None:
         super().__init__(builder)
-        self._parted: set[tuple[Term, Term]] = set()
-        """Choices that were compared case by case."""
-        self._again = Work(_AGAIN)
-        """The steps for comparing such choices case by case again."""
+        self._parted: Counter[tuple[Term, Term]] = Counter()
 
     def operands(self, op: str, mine: Term, wanted: Term, scope: Scope) -> None:
         """Check that an associative operator is applied to the same operands on both sides, each once if repetition
@@ -117,17 +114,13 @@ class Atoms(Products):
             one = self._part(wanted, scope.other, False, scope) or self._part(mine, scope.path, True, scope)
             if one is None or len(scope.given) == _MOST_GIVEN or not (nested(mine) or nested(wanted)):
                 raise
-            repeated = (mine, wanted) in self._parted
-            if repeated and self._again.over:
+            self._parted[mine, wanted] += 1
+            if self._parted[mine, wanted] > 1 and self._parted.total() - len(self._parted) > _MOST_AGAIN:
                 raise
-            self._parted.add((mine, wanted))
-            before = spent() if repeated else 0
             try:
                 self._by_cases(mine, wanted, one, scope)
             except (Mismatch, NonAffine):
                 raise straight from None
-            finally:
-                self._again.spend(spent() - before if repeated else 0)
 
     def _by_cases(self, mine: Term, wanted: Term, one: Given, scope: Scope) -> None:
         """Compare choices where a condition holds, and where it does not."""
@@ -281,8 +274,8 @@ def _kind(test: Term) -> str:
 
 _MOST_GIVEN = 2
 """The largest number of conditions whose cases are distinguished."""
-_AGAIN = STEPS_PER_SECOND // 2
-"""The steps for comparing choices case by case once more. It takes long where they are different."""
+_MOST_AGAIN = 1
+"""How often choices that were compared case by case are compared so again: it costs much where they are different."""
 _Known = list[tuple[UnionSet, float]]
 
 

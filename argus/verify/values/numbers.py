@@ -130,6 +130,8 @@ class Numbers:
     def _chosen(self, term: Choice, instances: UnionSet) -> list[tuple[UnionSet, float]]:
         """Return where the condition of a choice compares known numbers, and the value that it chooses is known."""
         itself = instances.identity()
+        if not (self._may_be_known(term.yes) or self._may_be_known(term.no)):
+            return []
         holds, fails = self._truth(term.test, instances, itself)
         sides = ((holds, term.yes), (fails, term.no))
         return [found for here, side in sides if not here.is_empty() for found in self.regions(side, here, itself)]
@@ -156,6 +158,8 @@ class Numbers:
         self, compare: Callable[[float, float], bool], sides: tuple[Term, ...], root: UnionSet, path: UnionMap
     ) -> tuple[UnionSet, UnionSet]:
         holds, fails = empty_set(), empty_set()
+        if not all(map(self._may_be_known, sides)):
+            return holds, fails
         for (r, a), (s, b) in product(*(self.regions(side, root, path) for side in sides)):
             if compare(a, b):
                 holds = holds.union(r.intersect(s))
