@@ -66,7 +66,7 @@ ELSEWHERE = {
     ("attention_decode_rows", "gfx942"): "shared-memory",
     ("chunk_updates", "gfx942"): "shared-memory",
     **{(name, "cpu"): "shared-memory" for name in ("lstm_steps", "gru_steps")},
-    **{("attention_backward_blocks", target): "shared-memory" for target in ("cpu", "sm_80", "sm_89", "gfx942")},
+    **{("attention_backward_blocks", target): "shared-memory" for target in ("sm_89", "gfx942")},
     **{
         (name, target): "shared-memory" if target == "sm_89" else "no-matrix-instruction"
         for name in ("product_of_blocks", "expert_blocks")
