@@ -130,11 +130,23 @@ class Numbers:
     def _chosen(self, term: Choice, instances: UnionSet) -> list[tuple[UnionSet, float]]:
         """Return where the condition of a choice compares known numbers, and the value that it chooses is known."""
         itself = instances.identity()
-        if not (self._may_be_known(term.yes) or self._may_be_known(term.no)):
+        if not (self._decidable(term.test) and (self._may_be_known(term.yes) or self._may_be_known(term.no))):
             return []
         holds, fails = self._truth(term.test, instances, itself)
         sides = ((holds, term.yes), (fails, term.no))
         return [found for here, side in sides if not here.is_empty() for found in self.regions(side, here, itself)]
+
+    def _decidable(self, test: Term) -> bool:
+        """Return False if no part of a condition compares known numbers, by its form alone."""
+        match test:
+            case Via(term=inner) | Apply(op="not of truth values", args=(inner,)):
+                return self._decidable(inner)
+            case Apply(op="and" | "or", args=args):
+                return any(map(self._decidable, args))
+            case Apply(op=op, args=args) if op.removesuffix(OF_INTEGERS) in _COMPARE:
+                return all(map(_padded if op.endswith(OF_INTEGERS) else self._may_be_known, args))
+            case _:
+                return False
 
     def _truth(self, test: Term, root: UnionSet, path: UnionMap) -> tuple[UnionSet, UnionSet]:
         """Return the roots at which a condition is known to hold, and those at which it is known not to."""
@@ -149,7 +161,7 @@ class Numbers:
                 (yes, no), (also, neither) = self._truth(a, root, path), self._truth(b, root, path)
                 both = yes.intersect(also), no.union(neither)
                 return both if op == "and" else (yes.union(also), no.intersect(neither))
-            case Apply(op=op, args=args) if op.removesuffix(OF_INTEGERS) in _COMPARE:
+            case Apply(op=op, args=args) if self._decidable(test):
                 return self._compared(_COMPARE[op.removesuffix(OF_INTEGERS)], args, root, path)
             case _:
                 return empty_set(), empty_set()
@@ -158,8 +170,6 @@ class Numbers:
         self, compare: Callable[[float, float], bool], sides: tuple[Term, ...], root: UnionSet, path: UnionMap
     ) -> tuple[UnionSet, UnionSet]:
         holds, fails = empty_set(), empty_set()
-        if not all(map(self._may_be_known, sides)):
-            return holds, fails
         for (r, a), (s, b) in product(*(self.regions(side, root, path) for side in sides)):
             if compare(a, b):
                 holds = holds.union(r.intersect(s))
@@ -312,3 +322,14 @@ class Numbers:
                 rest = rest.subtract(region) if value == identity else rest
             lost = lost.union(rest.apply(to))
         return merged(some.intersect(neutral).subtract(lost))
+
+
+def _padded(term: Term) -> bool:
+    """Return True for a number, and for what is one at some instances, such as padding."""
+    match term:
+        case Via(term=inner):
+            return _padded(inner)
+        case Cases(parts=parts):
+            return any(_padded(inner) for _, inner in parts)
+        case _:
+            return isinstance(term, Constant)
