@@ -43,7 +43,7 @@ def small_integers(dtype: str, shape: tuple[int, int]) -> tuple[NDArray[np.gener
             return to_bfloat16(floats), floats.astype(np.float64)
         case "float16":
             return floats.astype(np.float16), floats.astype(np.float64)
-        case "tfloat32":
+        case "float32" | "tfloat32":
             return floats, floats.astype(np.float64)
         case "int8":
             return numbers.astype(np.int8), numbers.astype(np.float64)
