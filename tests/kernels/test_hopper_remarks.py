@@ -20,6 +20,8 @@ SPILLS = {
     "attention_backward_keys, 64 causal": 24,
     "attention_backward_keys, 64 window": 36,
     "attention_backward_keys, 64 shared": 8,
+    "attention_backward_blocks, 64": 44,
+    "attention_backward_blocks, 64 shared": 44,
 }
 """Bytes of a thread that are in memory, at most. These kernels are faster than those of half as many rows a turn."""
 
