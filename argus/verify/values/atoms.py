@@ -3,7 +3,6 @@ conditions."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import reduce
@@ -29,7 +28,10 @@ class Atoms(Products):
 
     def __init__(self, builder: TermBuilder) -> None:
         super().__init__(builder)
-        self._parted: Counter[tuple[Term, Term]] = Counter()
+        self._parted: set[tuple[Term, Term]] = set()
+        """Pairs of choices that were compared case by case."""
+        self._again = 0
+        """How often one of them was so again."""
 
     def operands(self, op: str, mine: Term, wanted: Term, scope: Scope) -> None:
         """Check that an associative operator is applied to the same operands on both sides, each once if repetition
@@ -114,9 +116,11 @@ class Atoms(Products):
             one = self._part(wanted, scope.other, False, scope) or self._part(mine, scope.path, True, scope)
             if one is None or len(scope.given) == _MOST_GIVEN or not (nested(mine) or nested(wanted)):
                 raise
-            self._parted[mine, wanted] += 1
-            if self._parted[mine, wanted] > 1 and self._parted.total() - len(self._parted) > _MOST_AGAIN:
-                raise
+            if (mine, wanted) in self._parted:
+                self._again += 1
+                if self._again > _MOST_AGAIN:
+                    raise
+            self._parted.add((mine, wanted))
             try:
                 self._by_cases(mine, wanted, one, scope)
             except (Mismatch, NonAffine):
