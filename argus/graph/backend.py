@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
-from math import gcd
 from typing import Any
 
 import torch
@@ -16,17 +15,17 @@ from argus.graph import capture, fallback
 from argus.graph.assemble import Step, assemble, subgraph
 from argus.graph.attention import narrow_attention
 from argus.graph.calls import call_library
-from argus.graph.capture import inputs, meta_of
 from argus.graph.channels import keep_channels_last
 from argus.graph.choice import why_left
 from argus.graph.compare import DIFFERENT, SAME, Different, compare_all
 from argus.graph.costs import costly_part
 from argus.graph.decompose import decompositions
+from argus.graph.entries import of_graph, of_kernel, of_left, of_library, request
 from argus.graph.folded import fold_constants
 from argus.graph.group import Group
 from argus.graph.grouped import multiply_groups
 from argus.graph.kernel import Generator, KernelText, generate, is_read_by_boxes
-from argus.graph.launch import Kernel, View
+from argus.graph.launch import Kernel
 from argus.graph.numbers import fold_numbers
 from argus.graph.options import Options
 from argus.graph.owner import owner_of_trace, owns, why_nothing
@@ -34,24 +33,19 @@ from argus.graph.partition import Apart, Partition, partition
 from argus.graph.phases import store_in_turns
 from argus.graph.picked import pick_before_softmax
 from argus.graph.pooled import pool_by_rows
-from argus.graph.prove import Outcome, ProofRequest, Proofs, stored
+from argus.graph.prove import Outcome, Proofs
 from argus.graph.provers import Provers
 from argus.graph.recurrent import take_recurrent
 from argus.graph.repeated import repeat_pixels
 from argus.graph.replay import replayed
-from argus.graph.report import Entry, Graph, Report, estimated, measure
+from argus.graph.report import Entry, Graph, Report, measure
 from argus.graph.row import NotExpressible
 from argus.graph.scans import scan_from_the_end, scan_whole_rows
 from argus.graph.space import Mismatch
-from argus.graph.terms import Extent, product
-from argus.graph.turned import NAME as TURNED
 from argus.graph.views import A_VIEW
 from argus.graph.widened import widen_where_read
 from argus.runtime import jit
 from argus.runtime.device import target_of
-
-_LEFT_S = 1e-3  # the assumed time of a graph that is left as a whole
-_HINT = 1024  # the assumed value of a symbolic size when an alignment is guessed
 
 
 @dataclass(frozen=True)
@@ -82,7 +76,7 @@ class Backend:
 
         chosen, owner = Options.of(options, mode), owner_of_trace()
         if why := take_recurrent(gm):
-            self.graphs.append(Graph("eager", (_left_entry("recurrent layers", why),), owner))
+            self.graphs.append(Graph("eager", (of_graph("recurrent layers", why),), owner))
             return gm.forward
         provers = Provers(chosen.workers)
         compiled = partial(self.compiled, options=chosen, owner=owner, given=len(example), provers=provers)
@@ -205,7 +199,7 @@ class _Compilation:
     def unproved(self, good: Sequence[_Good]) -> list[tuple[Group, Outcome]]:
         """Return the groups whose kernels are not proved, or whose specifications differ from PyTorch on small tensors.
         Both are found at the same time."""
-        proofs = Proofs([order(t, self.target(g)) for g, t in good] if self.proves else (), self.provers)
+        proofs = Proofs([request(t, self.target(g)) for g, t in good] if self.proves else (), self.provers)
         try:
             unlike = self.compared(good)
             outcomes = proofs.outcomes() if self.proves else [Outcome("proved")] * len(good)
@@ -269,7 +263,7 @@ class _Compilation:
     def kernel(self, group: Group, text: KernelText, path: str, told: Callable[[str], None]) -> Kernel:
         """Return the launch of a proved kernel."""
         read = [p.value for p in text.layout.reads]
-        kernel = jit(order(text, self.target(group)).source(path or "<graph>"))
+        kernel = jit(request(text, self.target(group)).source(path or "<graph>"))
         return Kernel(kernel, text.layout, subgraph(group.nodes, read, group.outputs), told, group.scatter is not None)
 
     def launch(self, group: Group, text: KernelText) -> Step:
@@ -280,20 +274,8 @@ class _Compilation:
 
     def entry(self, group: Group, text: KernelText) -> Entry:
         """Enter a proved kernel into the report."""
-        metas = [p.meta for p in text.layout.reads]
-        entry = Entry(
-            kernel=text.name,
-            operators=tuple(capture.name(n) for n in group.nodes),
-            verdict="proved" if self.proves else "generated",
-            specified=True,
-            reason="",
-            by="argus",
-            seconds=estimated(metas, [p.meta for p in text.layout.writes], *_operations(group)),
-            path=str(stored(order(text, self.target(group))) or ""),
-            equality="over the real numbers",
-            tensors=tuple(metas),
-            compared=self.comparisons[text.text],
-        )
+        verdict = "proved" if self.proves else "generated"
+        entry = of_kernel(group, text, request(text, self.target(group)), verdict, self.comparisons[text.text])
         self.entries.append(entry)
         return entry
 
@@ -304,97 +286,16 @@ class _Compilation:
             if row is not None and row.left == A_VIEW:
                 continue
             if capture.is_library(node):
-                self.entries.append(_of_library(node))
-                continue
-            metas = [m for v in inputs(node) if (m := meta_of(v)) is not None]
-            made = [m for m in capture.results(node) if m is not None]
-            self.entries.append(
-                Entry(
-                    kernel=capture.name(node),
-                    operators=(capture.name(node),),
-                    verdict=self.verdicts.get(node, "left"),
-                    specified=False,
-                    reason=reason,
-                    by="inductor" if node in compiled else "eager",
-                    seconds=estimated(metas, made, *_operations_of(node)),
-                    tensors=(),
-                )
-            )
-
-
-def _left_entry(name: str, why: str) -> Entry:
-    """Return the entry of a graph that PyTorch runs as a whole."""
-    return Entry(name, (name,), "left", False, why, "eager", _LEFT_S)
-
-
-def _of_library(node: Any) -> Entry:
-    """Return the entry of an operator of the library. Its kernels are proved when they are first launched, with the
-    library's own specification, and no kernel runs that is not."""
-    read = list(dict.fromkeys(inputs(node)))
-    metas = [m for m in map(meta_of, read) if m is not None]
-    made = [m for m in capture.results(node) if m is not None]
-    call = subgraph([node], read, [(node, place) for place in range(len(made))])
-    return Entry(
-        kernel=capture.name(node).partition(".")[0],
-        operators=(capture.name(node),),
-        verdict="proved",
-        specified=True,
-        reason="",
-        by="argus",
-        seconds=estimated(metas, made, *_operations_of(node)),
-        equality="over the real numbers",
-        call=call,
-        tensors=tuple(metas),
-    )
+                self.entries.append(of_library(node))
+            else:
+                verdict = self.verdicts.get(node, "left")
+                self.entries.append(of_left(node, verdict, reason, "inductor" if node in compiled else "eager"))
 
 
 def _target(node: Any, survey: Survey | None) -> str:
     """Return the target for which the kernel of a node is made."""
     meta = next(m for m in capture.results(node) if m is not None)
     return survey.target if survey is not None else target_of(meta.device)
-
-
-def order(text: KernelText, target: str) -> ProofRequest:
-    """Return the request to prove a kernel for tensors that are aligned like the traced ones."""
-    layout = text.layout
-    alignment = {p.name: _alignment(View.of(p)) for p in (*layout.reads, *layout.writes)}
-    return ProofRequest(text.name, text.text, target, alignment)
-
-
-def _alignment(view: View) -> int:
-    """Return the alignment in bytes of a tensor with these sizes and strides, if it begins at a multiple of 16 bytes.
-    """
-    item = getattr(torch, view.meta.dtype).itemsize
-    units = [(size if stride == 1 else stride) for size, stride in zip(view.sizes, view.strides, strict=True)]
-    return gcd(16, *(item * _whole(u) for u in units))
-
-
-def _whole(extent: Extent) -> int:
-    if isinstance(extent, int):
-        return extent
-    return int(extent.subs(dict.fromkeys(extent.free_symbols, _HINT)))
-
-
-def _operations(group: Group) -> tuple[Extent, str]:
-    return _operations_of(group.head) if group.head is not None else (0, "float32")
-
-
-def _operations_of(node: Any) -> tuple[Extent, str]:
-    """Return the number of multiplications and additions of a product or a convolution, and their dtype."""
-    name, read = capture.name(node), [meta_of(v) for v in inputs(node)]
-    made = [m for m in capture.results(node) if m is not None]
-    if name in ("mm.default", "bmm.default", "addmm.default", "baddbmm.default"):
-        a = read[-2]
-        assert a is not None
-        return 2 * product(made[0].shape) * a.shape[-1], a.dtype
-    if capture.is_library(node) and name.startswith("attention"):
-        q, k = read[1:3] if "backward" in name else read[:2]
-        assert q is not None and k is not None
-        return (10 if "backward" in name else 4) * product(q.shape) * k.shape[2], q.dtype
-    if name in ("convolution.default", TURNED) and read[0] is not None and read[1] is not None:
-        ends = read[0] if name != TURNED and capture.given(node)[6] else made[0]
-        return 2 * product(ends.shape) * product(read[1].shape[1:]), read[1].dtype
-    return 0, "float32"
 
 
 argus = Backend()

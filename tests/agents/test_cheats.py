@@ -256,14 +256,13 @@ def test_words_are_no_truth(problem: Problem) -> None:
 
 
 def test_a_time_must_be_a_time(problem: Problem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from argus.agents.optimize import run as module
+    from argus.agents.optimize import stopwatch as module
 
-    monkeypatch.setattr(module, "place_of_timing", lambda target: "cpu")
-    one = module.Run(problem, Folder(tmp_path), module.Limits(workers=1))
+    one = module.Stopwatch({}, Folder(tmp_path), "cpu")
     for us in (math.nan, math.inf, -1.0, 0.0, "0.1", None, True):
         monkeypatch.setattr(module.Worker, "ask", lambda self, request, limit=None, us=us: {"us": us})
         with pytest.raises(RuntimeError):
-            one._time(KERNEL)
+            one.time(KERNEL, 1)
 
 
 def test_inputs_come_after_the_build(problem: Problem, tmp_path: Path) -> None:

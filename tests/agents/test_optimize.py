@@ -20,6 +20,7 @@ from argus.agents.optimize.looked import counts, sample
 from argus.agents.optimize.moves import TUNE, moves
 from argus.agents.optimize.planner import context_of
 from argus.agents.optimize.report import history, rejected
+from argus.agents.optimize.stopwatch import Stopwatch
 from argus.cli import main
 from argus.diagnostic import ArgusError, Diagnostic, Verdict
 from argus.knowledge import facts_of_text
@@ -140,7 +141,7 @@ def test_an_audit_counts_what_the_model_rejected_rightly(
     texts = ("first", "second")
     monkeypatch.setattr(running, "sample", lambda nodes, limit, count, seed: list(texts))
     monkeypatch.setattr(Run, "_examined", lambda self, worker, text, best_us: Examined(""))
-    monkeypatch.setattr(Run, "_takes", lambda self, text: dict(zip(texts, times, strict=True))[text])
+    monkeypatch.setattr(Stopwatch, "takes", lambda self, text, seed: dict(zip(texts, times, strict=True))[text])
     assert run.audit(2) == (2, rightly)
     monkeypatch.setattr(Run, "_examined", lambda self, worker, text, best_us: Examined("prove"))
     assert run.audit(2) == (2, 2)  # what is not proved is no candidate

@@ -14,7 +14,6 @@ from queue import SimpleQueue
 
 from argus.agents.models.chat import Model
 from argus.agents.optimize.ahead import Ahead, Node, calibrated, digest, promise, score
-from argus.agents.optimize.compare import differences
 from argus.agents.optimize.examine import Examined
 from argus.agents.optimize.folder import Folder, State, Trial
 from argus.agents.optimize.looked import counts, sample
@@ -23,14 +22,14 @@ from argus.agents.optimize.planner import Planner, context_of, kind_of
 from argus.agents.optimize.problem import Problem
 from argus.agents.optimize.proposer import Proposer
 from argus.agents.optimize.service import Answer, Worker, WorkerLost
-from argus.agents.optimize.timer import DISTRIBUTIONS
+from argus.agents.optimize.stopwatch import Stopwatch
 from argus.diagnostic import ArgusError, Diagnostic
 from argus.knowledge import entries
 
-_PROVER, _TIMER = "argus.agents.optimize.prover", "argus.agents.optimize.timer"
-_PROOF_S, _RUN_S = 300.0, 180.0
-"""Time limits of a proof and of a run, in seconds. A process that exceeds its limit is ended, and its candidate is
-refused. A time-out never counts as a proof."""
+_PROVER = "argus.agents.optimize.prover"
+_PROOF_S = 300.0
+"""Time limit of a proof, in seconds. A process that exceeds it is ended, and its candidate is refused. A time-out never
+counts as a proof."""
 _BETTER = 0.995
 _REPEATED, _FINALISTS = 3, 3
 _WIDTH = 8
@@ -72,8 +71,8 @@ class Run:
         self.state = State(problem.digest, self.timed_on, seed=secrets.randbelow(2**31))
         self.planner = Planner()
         self._provers = [Worker(_PROVER) for _ in range(limits.workers)]
-        self._timer = Worker(_TIMER)
         self._request = {**asdict(problem), "sizes": dict(problem.sizes), "numbers": dict(problem.numbers)}
+        self._stopwatch = Stopwatch(self._request, folder, "cpu" if self.timed_on == "cpu" else "cuda:0")
         self._ahead = Ahead(self._provers, self._asked)
         self._proposer = None if model is None else Proposer(model)
         self._started = time.monotonic()
@@ -107,9 +106,9 @@ class Run:
         The search ahead begins meanwhile.
         """
         timed = self.timed_on != "model"
-        reference = Worker(_TIMER)
-        for worker in (reference, self._timer) if timed else ():
-            worker.start()
+        reference = self._stopwatch.another()
+        for each in (reference, self._stopwatch) if timed else ():
+            each.start()
         found = self._examined(self._provers[0], self.problem.text, None)
         if found.refused:
             message = f"`{self.problem.name}` is refused at {found.refused}: {found.reason}"
@@ -121,7 +120,7 @@ class Run:
         with ThreadPoolExecutor(1) as pool:
             ahead = pool.submit(self._look, [trial])
             if timed:
-                self._reference(reference)
+                reference.reference(self.problem.text, self.state.seed)
             self._measure(trial, self.problem.text)
             ahead.result()
         if trial.refused:
@@ -129,18 +128,10 @@ class Run:
             raise ArgusError(Diagnostic("bad-option", message, property="input", help="look at the log of the folder"))
         self._note(trial, self.problem.text)
 
-    def _reference(self, worker: Worker) -> None:
-        """Compute the results of the author's kernel in a process of their own."""
-        try:
-            self._asked_timer(worker, "build", self.problem.text)
-            self._results(worker, self.problem.text, "reference")
-        finally:
-            worker.close()
-
     def _again(self) -> None:
         """Give the search ahead what an earlier run has tried; compute the reference again if its results are gone."""
-        if self.timed_on != "model" and len(list(self.folder.results("reference").glob("*.pt"))) < len(DISTRIBUTIONS):
-            self._reference(Worker(_TIMER))
+        if self.timed_on != "model" and not self._stopwatch.has_reference():
+            self._stopwatch.another().reference(self.problem.text, self.state.seed)
         for trial in self.state.trials:
             found = Examined(trial.refused, trial.reason, trial.code, trial.predicted_us, dict(trial.facts))
             self._ahead.start(self.folder.text(trial.number), found, trial.number, trial.us)
@@ -280,21 +271,14 @@ class Run:
         try:
             with ThreadPoolExecutor(len(self._provers)) as pool:
                 for text, found in zip(texts, pool.map(examined, texts), strict=True):
-                    useless += bool(found.refused) or self._takes(text) >= best * _BETTER
+                    useless += bool(found.refused) or self._stopwatch.takes(text, self.state.seed) >= best * _BETTER
         finally:
             self._close()
         return len(texts), useless
 
-    def _takes(self, text: str) -> float:
-        """Return the microseconds of a text; infinity for one that does not run."""
-        try:
-            self._asked_timer(self._timer, "build", text)
-            return self._time(text)
-        except (WorkerLost, RuntimeError):
-            return math.inf
-
     def _close(self) -> None:
-        for worker in (*self._provers, self._timer):
+        self._stopwatch.close()
+        for worker in self._provers:
             worker.close()
 
     # ------------------------------------------------------------------ processes
@@ -321,14 +305,11 @@ class Run:
             trial.us, trial.compared = trial.predicted_us, True
             return
         try:
-            self._asked_timer(self._timer, "build", text)
-            trial.us = self._time(text)
+            trial.us = self._stopwatch.time(text, self.state.seed)
             best = self.state.trials[self.state.best].us if self.state.trials else None
             if best is not None and trial.us >= best * _BETTER:
                 return
-            self._results(self._timer, text, "candidate")
-            said = differences(self.folder.results("candidate"), self.folder.results("reference"), len(DISTRIBUTIONS),
-                               self._device)  # fmt: skip
+            said = self._stopwatch.differences(text, self.state.seed)
             trial.compared = not said
             if said:
                 trial.us, trial.refused, trial.reason, trial.code = None, "compare", said, "different-result"
@@ -345,41 +326,12 @@ class Run:
             return
         text = self.folder.text(self.state.best)
         try:
-            self._timer.close()
-            self._asked_timer(self._timer, "build", text)
-            self._time(text)
+            self._stopwatch.close()
+            self._stopwatch.time(text, self.state.seed)
         except (WorkerLost, RuntimeError):
             message = f"the device no longer runs a kernel that it ran before: {error}"
             help = "what was found so far is kept; when the device is back, give the same command again"
             raise ArgusError(Diagnostic("kernel-failed", message, property="input", help=help)) from error
-
-    @property
-    def _device(self) -> str:
-        return "cpu" if self.timed_on == "cpu" else "cuda:0"
-
-    def _asked_timer(self, worker: Worker, step: str, text: str, **more: object) -> dict[str, object]:
-        """Ask a timer for one step of a candidate. Raises RuntimeError if the step fails, and WorkerLost."""
-        request = {"problem": self._request, "text": text, "device": self._device, "step": step, **more}
-        answer = worker.ask(request, _RUN_S)
-        if "error" in answer:
-            raise RuntimeError(answer["error"])
-        return answer
-
-    def _results(self, worker: Worker, text: str, name: str) -> None:
-        """Run the built candidate with the run's seed, which no build is told, and write its results to a folder."""
-        where = self.folder.results(name)
-        for old in where.glob("*.pt"):
-            old.unlink(missing_ok=True)
-        answer = self._asked_timer(worker, "run", text, seed=self.state.seed, folder=str(where))
-        if "unwritten" in answer:
-            raise self.folder.unusable(str(answer["unwritten"]))
-
-    def _time(self, text: str) -> float:
-        """Return the microseconds of the built candidate. Raises RuntimeError if the timer gives no valid time."""
-        us = self._asked_timer(self._timer, "time", text, seed=self.state.seed)["us"]
-        if not isinstance(us, float) or not math.isfinite(us) or us <= 0:
-            raise RuntimeError(f"the timer said {us!r}")
-        return us
 
     def _confirm(self) -> None:
         """Time the fastest candidates again, in turns, and make the one with the least median time the best."""
@@ -392,8 +344,7 @@ class Run:
             for trial in timed:
                 with suppress(WorkerLost, RuntimeError):
                     text = self.folder.text(trial.number)
-                    self._asked_timer(self._timer, "build", text)
-                    times[trial.number].append(self._time(text))
+                    times[trial.number].append(self._stopwatch.time(text, self.state.seed))
         for trial in timed:
             trial.us = _middle(times[trial.number])
         state.best = min(timed, key=lambda t: t.us or math.inf).number
