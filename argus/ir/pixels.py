@@ -112,13 +112,18 @@ def one_place(expr: Expr) -> bool:
 
 def is_shifted(expr: Expr, axis: int) -> bool:
     """Return True if `expr` is a start, the same for the box, plus the coordinate of `axis`."""
+    return start_of(expr, axis) is not None
+
+
+def start_of(expr: Expr, axis: int) -> Expr | None:
+    """Return the start, the same for the box, of places that are a start plus the coordinate of `axis`, else None."""
     match expr:
         case Coord(axis=found):
-            return found == axis
+            return Const(0) if found == axis else None
         case Op(op="add", args=(start, Coord(axis=found))) | Op(op="add", args=(Coord(axis=found), start)):
-            return found == axis and one_place(start)
+            return start if found == axis and one_place(start) else None
         case _:
-            return False
+            return None
 
 
 def bounds(expr: Expr) -> Interval:

@@ -35,7 +35,7 @@ from argus.ir.expr import (
 )
 from argus.ir.instruction import INSTRUCTIONS, REDUCES
 from argus.ir.nodes import Access, Accumulate, BulkCopy, Copy, Fragment, Kernel, Map, Stmt, Tensor
-from argus.ir.pixels import is_shifted, one_place
+from argus.ir.pixels import is_shifted, one_place, start_of
 from argus.ir.statement import Problem
 from argus.ir.types import DType
 from argus.ir.visit import rewrite_body, walk
@@ -116,8 +116,8 @@ def _ended(kernel: Kernel, stmt: Copy, source: Access) -> Result | None:
         return None
     place, end = ends[0].args
     number = index.index(place)
-    axis = next(a for a in range(len(stmt.shape)) if is_shifted(place, a))
-    start, size = _start(place), tensor.shape[number]
+    axis, start = next((a, s) for a in range(len(stmt.shape)) if (s := start_of(place, a)) is not None)
+    size = tensor.shape[number]
     whole = op("le", op("add", start, Const(stmt.shape[axis], start.dtype)), end)
     there = op("add", op("where", whole, start, size), Coord(axis))
     index = (*index[:number], there, *index[number + 1 :])
@@ -132,15 +132,6 @@ def _ends(condition: Expr, index: tuple[Expr, ...], shape: tuple[int, ...]) -> T
             return place in index and one_place(end) and any(is_shifted(place, a) for a in range(len(shape)))
         case _:
             return False
-
-
-def _start(place: Expr) -> Expr:
-    """Return the start of places that are a start plus a coordinate."""
-    match place:
-        case Op(op="add", args=(start, Coord())) | Op(op="add", args=(Coord(), start)):
-            return start
-        case _:
-            return Const(0)
 
 
 def _spelled(kernel: Kernel, expr: Expr) -> Expr:
