@@ -11,6 +11,10 @@ of a 32-byte sector, the terms of the odd ones begin at -SHIFT, so that rows of 
 
 With `NEAR`, rows of both operands in memory are fewer than NEAR elements apart: then gfx942 loads tiles by offsets.
 
+`INVARIANT` names the dimension that is the batch, "M" or "N", if the bits of the others' elements must not depend on
+it. Then no tile but for its steps along k says in which order an element is added up: each step's tiles are asserted
+to hold the terms from k0 on.
+
 With `DEPTH`, the sum over k is cut into parts of DEPTH terms, the last dimension of the grid, and c is of float32 with
 a dimension for them before the others; `combine` adds them up, always in the same order. What `gemm` asserts of a part
 is what `combine` takes a part for, in the same words: each k of [s DEPTH, min(s DEPTH + DEPTH, K)) once. There it is
@@ -196,12 +200,17 @@ def gemm(  # noqa: D103 (the docstring of the file describes it)
     SCHEDULE: al.constexpr = "rows",
     SHIFT: al.constexpr = 0,
     NEAR: al.constexpr = 0,
+    INVARIANT: al.constexpr = "",
 ):
     assert DEPTH == 0 or (len(A) == 3 and len(B) == 3 and len(C) == 5), "parts are those of one product"
     if NEAR > 0:
         al.requires((0 <= a.stride(len(a.shape) - 2)) & (a.stride(len(a.shape) - 2) < NEAR))
         al.requires((0 <= b.stride(len(b.shape) - 2)) & (b.stride(len(b.shape) - 2) < NEAR))
     a, b = in_order(a, A, ("M K", "Z M K")), in_order(b, B, ("N K", "Z N K"))
+    if INVARIANT == "M":
+        al.invariant(c, a.shape[len(a.shape) - 2])
+    elif INVARIANT == "N":
+        al.invariant(c, b.shape[len(b.shape) - 2])
     c, residual = in_order(c, C, ("M N", "Z M N")), in_order(residual, RESIDUAL, ("M N", "Z M N"))
     M, K = a.shape[len(a.shape) - 2], a.shape[len(a.shape) - 1]
     N = b.shape[len(b.shape) - 2]
@@ -218,6 +227,8 @@ def gemm(  # noqa: D103 (the docstring of the file describes it)
         at = operand(part(a, z, m0, k0 - SHIFT * z, BLOCK_M, BLOCK_K), A in ("M K", "Z M K"), IN, MULTIPLY, A_ONCE)
         bt = operand(part(b, z, n0, k0 - SHIFT * z, BLOCK_N, BLOCK_K), B in ("N K", "Z N K"), IN, MULTIPLY, B_ONCE)
         al.assert_tags(lambda i, j, k: at[i, k].k == bt[j, k].k)
+        if INVARIANT:
+            al.assert_tags(lambda i, k: at[i, k].k == k0 + k, where=lambda i, k: (m0 + i < M) & (k0 + k < K))
         acc = al.mma(at, bt, acc)
     al.assert_tags(
         lambda i, j: acc[i, j].m == m0 + i and acc[i, j].n == n0 + j,
@@ -276,6 +287,7 @@ def combine(
     EACH of them are asked for before the first of those is added: else each would be a way to the cache of its own.
     """
     S, M, N = parts.shape
+    al.invariant(c, M, N)
     residual = in_order(residual, RESIDUAL, ("M N",))
     al.requires(S == PARTS)
     al.requires(K <= PARTS * DEPTH)

@@ -11,6 +11,7 @@ from argus.backend.launch.evaluate import Number
 from argus.diagnostic import LaunchError
 from argus.frontend.decorator import FuncSource
 from argus.kernels import operands
+from argus.kernels.fixed_order import tile_in_order
 from argus.kernels.gemm import combine
 from argus.kernels.product_tile import ProductShape, Tile, read_once, rows_together
 from argus.kernels.reduce import reduce
@@ -63,6 +64,7 @@ class Matmul(Shared):
         out_dtype: torch.dtype | None = None,
         out: torch.Tensor | None = None,
         tf32: bool = True,
+        batch_invariant: bool = False,
     ) -> torch.Tensor:
         """Return `epilogue(scale_a * scale_b * (a @ b) + bias) + residual`, added up in float32 and rounded once.
 
@@ -73,15 +75,17 @@ class Matmul(Shared):
         `epilogue` is "relu", "silu", "gelu", "gelu_tanh", or an `@argus.func` of one tile of
         float32. The result is of `out_dtype` (float16, bfloat16 or float32; by default that of `a`, of 8-bit operands
         bfloat16), and is written to `out` if that is given, which overlaps no operand.
+        `batch_invariant`: the bits of a row of the result do not depend on the other rows of `a`, nor on how many there
+        are, for operands of the same layout and alignment. Sums have one order and one split, and kernels are proved.
 
         Raises LaunchError for what does not fit, and what a kernel's call raises.
         """
         if bias is residual is scale_a is scale_b is out is None:
-            result: torch.Tensor = self.product((a, b), (), (epilogue, out_dtype, tf32))
+            result: torch.Tensor = self.product((a, b), (), (epilogue, out_dtype, tf32, batch_invariant))
             return result
         given = (bias, residual, scale_a, scale_b, out)
         tensors = (a, b, *(x for x in given if x is not None))
-        way = (epilogue, out_dtype, tf32, *(x is None for x in given))
+        way = (epilogue, out_dtype, tf32, batch_invariant, *(x is None for x in given))
         if out is None:
             result = self.product(tensors, (), way)
             return result
@@ -95,6 +99,7 @@ class Matmul(Shared):
         epilogue: str | FuncSource | None,
         out_dtype: torch.dtype | None,
         tf32: bool,
+        invariant: bool,
         *absent: bool,
     ) -> Work:
         a, b, bias, residual, scale_a, scale_b, out = _all(tensors, absent)
@@ -104,42 +109,45 @@ class Matmul(Shared):
         problem = operands.problem(request)
         if a.device not in self._ones:
             self._ones[a.device] = _one(a)
-        found = calls(self._kernel, self._combine, request, problem, self._choose(problem), self._ones[a.device])
+        tile = tile_in_order(problem) if invariant else self._choose(problem)
+        found = calls(self._kernel, self._combine, request, problem, tile, self._ones[a.device], invariant)
         return Work(found, (c,) if out is None else ())
 
     def _backward(self, ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         """Return the gradients of a, b, bias and residual; each is a product, a sum or the incoming gradient itself."""
         a, b = ctx.saved_tensors
-        epilogue, tf32, *unscaled = ctx.way
+        epilogue, tf32, invariant, *unscaled = ctx.way
         if epilogue is not None or unscaled != [True, True]:
             what = "`matmul` with an epilogue or scales has no gradient"
             raise LaunchError.of("no-gradient", what, "apply the epilogue or the scales to the product with PyTorch")
         of_a, of_b, of_bias, of_residual = ctx.needs_input_grad[:4]
         g = gradient.to(a.dtype)
         return (
-            self._summed(g, b.mT, a, tf32) if of_a else None,
-            self._summed(a.mT, g, b, tf32) if of_b else None,
+            self._summed(g, b.mT, a, tf32, invariant) if of_a else None,
+            self._summed(a.mT, g, b, tf32, False) if of_b else None,
             reduce(gradient.reshape(-1, gradient.shape[-1]), "sum", 0).to(ctx.dtypes[0]) if of_bias else None,
             gradient.to(ctx.dtypes[1]) if of_residual else None,
-            *(None,) * 5,
+            *(None,) * 6,
         )
 
-    def _summed(self, a: torch.Tensor, b: torch.Tensor, like: torch.Tensor, tf32: bool) -> torch.Tensor:
+    def _summed(
+        self, a: torch.Tensor, b: torch.Tensor, like: torch.Tensor, tf32: bool, invariant: bool
+    ) -> torch.Tensor:
         """Return the product, summed over the batches that share the operand `like`."""
         import torch
 
         batches = max(x.shape[0] if x.ndim == 3 else 1 for x in (a, b))
         if batches == (like.shape[0] if like.ndim == 3 else 1):
-            return self(a, b, out_dtype=like.dtype, tf32=tf32).reshape(like.shape)
+            return self(a, b, out_dtype=like.dtype, tf32=tf32, batch_invariant=invariant).reshape(like.shape)
         product = self(a, b, out_dtype=torch.float32, tf32=tf32)
         return reduce(product, "sum", 0).to(like.dtype).reshape(like.shape)
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], _output: torch.Tensor) -> None:
-    a, b, bias, residual, scale_a, scale_b, epilogue, _, tf32 = inputs
+    a, b, bias, residual, scale_a, scale_b, epilogue, _, tf32, invariant = inputs
     ctx.save_for_backward(a, b)
     ctx.dtypes = tuple(None if x is None else x.dtype for x in (bias, residual))
-    ctx.way = epilogue, tf32, scale_a is None, scale_b is None
+    ctx.way = epilogue, tf32, invariant, scale_a is None, scale_b is None
 
 
 def _all(tensors: tuple[Any, ...], absent: tuple[bool, ...]) -> tuple[Any, ...]:
@@ -169,51 +177,54 @@ _OPTIONAL = ("Tensor? bias", "Tensor? residual", "Tensor? scale_a", "Tensor? sca
 
 
 def _operator(name: str) -> Operator:
-    schema = f"{name}({_OPERANDS}, {', '.join(f'{one}=None' for one in _OPTIONAL)}, bool tf32=True) -> Tensor"
+    optional = ", ".join(f"{one}=None" for one in _OPTIONAL)
+    schema = f"{name}({_OPERANDS}, {optional}, bool tf32=True, bool batch_invariant=False) -> Tensor"
     return Operator(schema, _fake, join=lambda *call: _joined(*call)[:-1], split=lambda *given: _split(*given, None))
 
 
 def _operator_into(name: str) -> Operator:
-    schema = f"{name}_out({_OPERANDS}, {', '.join(_OPTIONAL)}, bool tf32, Tensor(a!) out) -> ()"
+    optional = ", ".join(_OPTIONAL)
+    schema = f"{name}_out({_OPERANDS}, {optional}, bool tf32, bool batch_invariant, Tensor(a!) out) -> ()"
     return Operator(schema, _fake_into, join=_joined, split=_split)
 
 
 def _joined(tensors: tuple[Any, ...], _numbers: tuple[Number, ...], way: tuple[Any, ...]) -> tuple[Any, ...]:
-    epilogue, out_dtype, tf32, *absent = way
+    epilogue, out_dtype, tf32, invariant, *absent = way
     *found, out = _all(tensors, tuple(absent))
-    return (*found, operands.epilogue_text(epilogue), out_dtype, tf32, out)
+    return (*found, operands.epilogue_text(epilogue), out_dtype, tf32, invariant, out)
 
 
 def _split(*given: Any) -> tuple[tuple[Any, ...], tuple[Number, ...], tuple[Any, ...]]:
-    *found, epilogue, out_dtype, tf32, out = given
+    *found, epilogue, out_dtype, tf32, invariant, out = given
     optional = (*found[2:], out)
     tensors = (*found[:2], *(x for x in optional if x is not None))
-    way = (operands.epilogue_of(epilogue), out_dtype, tf32)
+    way = (operands.epilogue_of(epilogue), out_dtype, tf32, invariant)
     return tensors, (), way if len(tensors) == 2 else (*way, *(x is None for x in optional))
 
 
 def _fake(*given: Any) -> torch.Tensor:
-    a, b, bias, residual, scale_a, scale_b, epilogue, out_dtype, tf32 = given
+    a, b, bias, residual, scale_a, scale_b, epilogue, out_dtype, tf32, _ = given
     operands.check(a, b, None, bias, residual, scale_a, scale_b, operands.epilogue_of(epilogue), tf32)
     return _empty(a, b, out_dtype, None)
 
 
 def _fake_into(*given: Any) -> None:
-    a, b, bias, residual, scale_a, scale_b, epilogue, out_dtype, tf32, out = given
+    a, b, bias, residual, scale_a, scale_b, epilogue, out_dtype, tf32, _, out = given
     operands.check(a, b, out, bias, residual, scale_a, scale_b, operands.epilogue_of(epilogue), tf32)
     operands.result_dtype(a, out_dtype, out)
 
 
 def calls(
-    kernel: JitKernel, combine: JitKernel, request: operands.Request, problem: ProductShape, tile: Tile, ones: Any
-) -> tuple[Call, ...]:
+    kernel: JitKernel, combine: JitKernel, request: operands.Request, problem: ProductShape, tile: Tile, ones: Any,
+    invariant: bool = False,
+) -> tuple[Call, ...]:  # fmt: skip
     """Return the calls that compute a product with a tile: packing of operands, the product, the sum of the parts."""
     if not tile.packed:
-        return _of_operands(kernel, combine, request, problem, tile, ones)
+        return _of_operands(kernel, combine, request, problem, tile, ones, invariant)
     packings = packed(request, problem)
     first = tuple(Call(p.kernel, (p.x, p.out), p.constants) for p in packings if p is not None)
     request = of_packed(request, packings)
-    return (*first, *_of_operands(kernel, combine, request, problem.packed, tile, ones))
+    return (*first, *_of_operands(kernel, combine, request, problem.packed, tile, ones, invariant))
 
 
 Packings = tuple[operands.Packing | None, operands.Packing | None]
@@ -234,28 +245,34 @@ def of_packed(request: operands.Request, packings: Packings) -> operands.Request
 
 
 def _of_operands(
-    kernel: JitKernel, combine: JitKernel, request: operands.Request, problem: ProductShape, tile: Tile, ones: Any
-) -> tuple[Call, ...]:
+    kernel: JitKernel, combine: JitKernel, request: operands.Request, problem: ProductShape, tile: Tile, ones: Any,
+    invariant: bool,
+) -> tuple[Call, ...]:  # fmt: skip
     """Return the product of unpacked operands: one call, or one call for partial sums and one that adds them up."""
     if not tile.part:
         seen = operands.turned(request) if tile.swapped else operands.in_halves(request) if tile.shift else request
         tensors, constants = operands.arguments(seen, problem.bulk, ones)
         own = {**tile.constants, **read_once(problem, tile), **rows_together(problem)}
         own |= operands.near(problem, tile, *tensors[:2])
-        return (Call(kernel, tensors, {**constants, **own}),)
+        return (Call(kernel, tensors, {**constants, **own, **_promised(seen, invariant)}),)
     across, count = operands.by_rows(request), tile.parts(problem.k)
     parts = empty_parts(across, count)
     first = operands.of_parts(across, parts)
-    tensors, constants = operands.arguments(
-        operands.turned(first) if tile.swapped != across.turned else first, problem.bulk, ones
-    )
+    seen = operands.turned(first) if tile.swapped != across.turned else first
+    tensors, constants = operands.arguments(seen, problem.bulk, ones)
     rest, more = operands.combined(across, problem.bulk, ones)
-    more |= {"PARTS": count, "DEPTH": tile.part, **tiles_of_parts(*parts.shape)}
+    size = (1, _ALIKE) if invariant else parts.shape[1:]
+    more |= {"PARTS": count, "DEPTH": tile.part, **tiles_of_parts(count, *size)}
     own = {**tile.constants, **read_once(problem, tile), **operands.near(problem, tile, *tensors[:2])}
     return (
-        Call(kernel, tensors, {**constants, **own}),
+        Call(kernel, tensors, {**constants, **own, **_promised(seen, invariant)}),
         Call(combine, (parts, *rest, problem.k), more),
     )
+
+
+def _promised(seen: operands.Request, invariant: bool) -> dict[str, str]:
+    """Return the kernel's constant that promises the bits of rows of the caller's `a`."""
+    return {"INVARIANT": "N" if seen.turned else "M"} if invariant else {}
 
 
 def empty_parts(across: operands.Request, count: int) -> Any:
@@ -269,6 +286,10 @@ def empty_parts(across: operands.Request, count: int) -> Any:
 _TOGETHER, _ROOM = 7, 2**18
 """Parts that `combine` asks for before it adds the first: kernels that read eight times what they write keep the next
 launch waiting until they end. And elements of a result for which a thread each 4 finds room beside the product's."""
+
+
+_ALIKE = 512
+"""Columns of a sum's tile of one row, where the bits must not depend on how many rows there are."""
 
 
 def tiles_of_parts(count: int, rows: int, columns: int) -> dict[str, int]:
