@@ -8,6 +8,8 @@ from argus.ir.nodes import For, If, Kernel, Requires
 from argus.ir.text import parse_kernel, print_expr
 from argus.ir.visit import walk as statements
 from argus.verify import verify
+from argus.verify.model.isl import Set
+from argus.verify.model.relations import Model
 from argus.verify.model.resolving import differs_by_block
 from argus.verify.reductions.named import named
 from tests.verify.test_persistent import GEMM
@@ -53,6 +55,18 @@ def test_what_takes_the_exact_bound_is_proved_of_the_kernel_as_it_is() -> None:
     text = text.replace("once(0, minimum(K, program_id(0) * 64 + 64))", "once(0, K)")
     assert named(parse_kernel(text)).definitions
     assert verify(parse_kernel(text), 240.0).verdict is Verdict.PROVED
+
+
+def test_fewer_facts_hold_what_rounded_masks_need() -> None:
+    """Only where the row length is even does a mask by pairs select its elements, and nothing needs more of it."""
+    rounded = parse_kernel(GEMM.replace("k0 + c1 < K", "k0 + (c1 - c1 % 2) < K"))
+    odd = Set("[p_K] -> { : p_K mod 2 = 1 }")
+    by_eight = Set("[p_K] -> { : p_K mod 8 = 0 }")
+    assert not Model(parse_kernel(GEMM), lean=True).context.set.intersect(odd).is_empty()
+    facts = Model(rounded, lean=True).context.set
+    assert facts.intersect(odd).is_empty()
+    assert not facts.is_subset(by_eight)
+    assert Model(rounded).context.set.is_subset(by_eight)
 
 
 def test_a_bound_that_is_too_small_is_refuted_at_sizes_that_exist() -> None:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import cached_property
+from math import gcd
 from typing import TypeVar
 
 from argus.ir.contents import possible
 from argus.ir.expr import Const, Expr, Op, Param
 from argus.ir.nodes import Assume, Kernel, Precondition, Requires, Scalar
 from argus.ir.types import boolean
-from argus.verify.model.deciding import deciding
+from argus.verify.model.deciding import deciding, rounded
 from argus.verify.model.formulas import between, equal, multiple
 from argus.verify.model.isl import Map, Set, isl
 from argus.verify.model.translator import NonAffine, Translator
@@ -37,8 +38,7 @@ class Known:
         conditions = [f"0 <= {translator.integer(Param(name), ())}" for name in kernel.sizes]
         unsigned = (p for p in kernel.params if isinstance(p, Scalar) and p.dtype.modular)
         conditions += [self._of_type(p) for p in unsigned]
-        if not lean:
-            conditions += self._alignments()
+        conditions += self._alignments(rounded(kernel) if lean else None)
         for precondition in kernel.preconditions:
             for each in _conjuncts(precondition):
                 with suppress(NonAffine):  # leaving out facts is sound
@@ -62,14 +62,16 @@ class Known:
     def _of_all(self, conditions: Sequence[str]) -> Set:
         return self._translator.facts(*conditions)
 
-    def _alignments(self) -> list[str]:
-        """Conditions on row lengths that follow from the alignments of tensors, as isl text."""
+    def _alignments(self, needed: Mapping[Param, int] | None = None) -> list[str]:
+        """Conditions on row lengths that follow from the alignments of tensors, as isl text. `needed`: of these
+        parameters only, and only that they are multiples of divisors of these numbers."""
         conditions = []
         for tensor in self._kernel.tensors:
             lanes = max(1, tensor.alignment // tensor.dtype.bytes)
             for extent, stride in zip(tensor.shape, tensor.strides, strict=True):
-                if stride == Const(1, stride.dtype) and lanes > 1:
-                    conditions.append(multiple(self._translator.integer(extent, ()), lanes))
+                asked = lanes if needed is None else needed.get(extent, 1) if isinstance(extent, Param) else 1
+                if stride == Const(1, stride.dtype) and (common := gcd(lanes, asked)) > 1:
+                    conditions.append(multiple(self._translator.integer(extent, ()), common))
         return conditions
 
     @cached_property

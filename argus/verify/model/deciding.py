@@ -6,12 +6,15 @@ model do not contain facts about those others: they cost as much work as the res
 
 from __future__ import annotations
 
-from argus.ir.expr import Expr, Op, Param, ProgramId, walk
+from math import lcm
+
+from argus.ir.expr import Const, Expr, Op, Param, ProgramId, walk
 from argus.ir.nodes import For, Kernel
 from argus.ir.visit import map_exprs
 from argus.ir.visit import walk as statements
 
-_DECIDES = frozenset({"lt", "le", "gt", "ge", "eq", "ne", "minimum", "maximum"})
+_COMPARES = frozenset({"lt", "le", "gt", "ge", "eq", "ne"})
+_DECIDES = _COMPARES | {"minimum", "maximum"}
 
 
 def deciding(kernel: Kernel) -> frozenset[Param | ProgramId]:
@@ -32,3 +35,31 @@ def deciding(kernel: Kernel) -> frozenset[Param | ProgramId]:
             note(stmt.stop)
         map_exprs(stmt, look)
     return frozenset(found)
+
+
+def rounded(kernel: Kernel) -> dict[Param, int]:
+    """Return the parameters that are compared with places rounded to multiples, and a multiple of all these numbers.
+
+    Such a comparison decides the same as one of the place itself only because the parameter is a multiple, too.
+    """
+    found: dict[Param, int] = {}
+
+    def look(expr: Expr) -> Expr | None:
+        if isinstance(expr, Op) and expr.op in _COMPARES:
+            parts = tuple(walk(expr))
+            for step in map(_rounding, parts):
+                found.update((e, lcm(step, found.get(e, 1))) for e in parts if step > 1 and isinstance(e, Param))
+        return None
+
+    for stmt in statements(kernel.body):
+        map_exprs(stmt, look)
+    return found
+
+
+def _rounding(expr: Expr) -> int:
+    """Return the number to whose multiples a difference rounds down, or 1."""
+    match expr:
+        case Op(op="sub", args=(whole, Op(op="mod", args=(same, Const(value=step))))) if whole == same:
+            return int(step)
+        case _:
+            return 1
