@@ -109,13 +109,12 @@ def segments(draw: st.DrawFn, right: bool | None = None) -> Kernel:
         *after,
     ]
     head = _head(
-        "size S",
+        *(["size S", _rows("out", "S")] if after else []),
         _rows("x"),
         "tensor cuts: int32[T] strides [1:int64] align 4",
-        _rows("out", "S") if after else "",
-        "grid [S]",
+        "grid [S]" if after else "grid [T - 1]",
         fact,
-        "requires (T == S + 1) & (N < 1073741824)",
+        f"requires ({'T == S + 1' if after else 'T > 0'}) & (N < 1073741824)",
         *(f"fragment {name}: int32 () {_ALL}" for name in ("lo", "hi")),
     )
     return kernel("segments", "sm_80", 1, head, body)

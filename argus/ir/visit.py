@@ -38,6 +38,11 @@ def rewrite_blocks(body: tuple[Stmt, ...], change: Callable[[tuple[Stmt, ...]], 
     return change(tuple(_inside(stmt, change) for stmt in body))
 
 
+def head(stmt: Stmt) -> Stmt:
+    """Return the statement with empty blocks: what its first line tells."""
+    return _inside(stmt, lambda block: ())
+
+
 def _inside(node: _Node, change: Callable[[tuple[Stmt, ...]], tuple[Stmt, ...]]) -> _Node:
     new: dict[str, object] = {}
     for field in describe(type(node)).blocks:

@@ -39,7 +39,7 @@ from argus.ir.nodes import (
     WaveBarrier,
 )
 from argus.ir.text import print_stmt
-from argus.ir.visit import rewrite_blocks
+from argus.ir.visit import head, rewrite_blocks
 from argus.mutate import edits, whole
 from argus.mutate.kind import Kind
 from argus.mutate.terms import Edit
@@ -141,7 +141,7 @@ def _with_block(kernel: Kernel, number: int, new: Block) -> Block:
 
 def _text(stmts: Block, kernel: Kernel) -> str:
     """Return the statements as lines; loops and branches give only their first line."""
-    return "\n".join(print_stmt(s, kernel).split("\n", 1)[0] for s in stmts)
+    return "\n".join(print_stmt(head(s), kernel).split("\n", 1)[0] for s in stmts)
 
 
 def _block_edits(block: Block, first: int, mbarriers: list[str]) -> Iterator[_Edit]:

@@ -49,7 +49,7 @@ class Bulk:
 @dataclass(slots=True, eq=False)
 class Store:
     """A bulk store of a box in flight, issued by `stmt`: `source.cell[i]` goes to `target.cell[i]` at the positions
-    `at`. `group` is None before the commit.
+    `at`, which are in the tensor. The engine reads the box at the positions `read`. `group` is None before the commit.
 
     `values` and `tags` are the contents that it read, or None before it has read them. `waited`: a wait covers the
     read. `written`: the box has arrived.
@@ -60,6 +60,7 @@ class Store:
     source: AccessCells
     target: AccessCells
     at: Array
+    read: Array
     values: Array | None = None
     tags: Tags | None = None
     group: int | None = None

@@ -1,9 +1,10 @@
 """Bulk stores and reductions (TMA): the copy engine reads a box of shared memory and writes or updates a tensor.
 
-The engine reads at any time between the issue and a wait that covers the store's group. That wait must come before the
-end of the block. The engine writes between the read and the first such wait that is not for reads alone, at the latest
-at the end of the block. Updates are made element by element. Only the issuing thread knows of the wait. Other threads
-learn of it in the same way as of other actions of this thread.
+The engine reads its whole box, also the elements that lie outside of the tensor and are not written. It reads at any
+time between the issue and a wait that covers the store's group. That wait must come before the end of the block. The
+engine writes between the read and the first such wait that is not for reads alone, at the latest at the end of the
+block. Updates are made element by element. Only the issuing thread knows of the wait. Other threads learn of it in the
+same way as of other actions of this thread.
 """
 
 from __future__ import annotations
@@ -35,18 +36,18 @@ def issue(block: Block, stmt: Copy | Accumulate, frame: Frame) -> None:
     inside = step.on if stmt.mask is None else step.on & checked.value(block, stmt.mask, step, step.on)
     source = checked.locate(block, origin.obj, origin.index, step, inside)
     target = checked.locate(block, stmt.dst.obj, stmt.dst.index, step, inside)
-    at = np.flatnonzero(source.ok & target.ok)
-    store = Store(step, stmt, source, target, at)
+    at, read = np.flatnonzero(source.ok & target.ok), np.flatnonzero(source.ok)
+    store = Store(step, stmt, source, target, at, read)
     block.run.log.steps.append(Ordered(step.event, "issue"))
     if block.run.checks:
-        cell, first = source.cell[at], frame.team.first
+        cell, first = source.cell[read], frame.team.first
         missing = ~source.memory.written(cell)
         if missing.any():
             checked.uninitialised(block, source.memory, cell, np.full(len(cell), first), missing, step)
-        for place, touch in ((source, Touch.BULK_READ), (target, _arrival(store))):
+        for place, touch, positions in ((source, Touch.BULK_READ, read), (target, _arrival(store), at)):
             order = place.memory.order
             assert order is not None
-            cells = races.asynchronous(block, place.memory, touch, place.cell[at], step, True)
+            cells = races.asynchronous(block, place.memory, touch, place.cell[positions], step, True)
             order.track(touch, frame.team.number).begin(cells, first, block.now(step, place.memory))
     block.stores.append(store)
     if block.early:
@@ -108,10 +109,11 @@ def finish(block: Block) -> None:
 
 def _over(store: Store, touch: Touch, frame: Frame) -> None:
     """Record that the access of a store is over for the thread that waited."""
-    place = store.source if touch is Touch.BULK_READ else store.target
+    reads = touch is Touch.BULK_READ
+    place, positions = (store.source, store.read) if reads else (store.target, store.at)
     if place.memory.order is not None:
         track = place.memory.order.track(touch, frame.team.number)
-        cells = place.memory.grains(place.cell[store.at])
+        cells = place.memory.grains(place.cell[positions])
         track.finish(cells, store.step.event, frame.team.segment, True)
 
 

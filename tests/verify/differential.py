@@ -54,7 +54,7 @@ _SAY_NOTHING = ("vacuous-assertion", "contradictory-requires")
 """Of assertions over nothing, and of preconditions that leave no elements: what is refused so has no run to show."""
 MOST_STATES = 5000
 """States of an automaton beyond which not all orders of events are tried."""
-BATCH = 50
+BATCH = 100
 """Kernels whose texts are compiled together."""
 MOST_PROGRAMS = 3
 """Programs of a block, of which all orders of events are tried."""
