@@ -29,7 +29,7 @@ from argus.graph.launch import Kernel
 from argus.graph.numbers import fold_numbers
 from argus.graph.options import Options
 from argus.graph.owner import owner_of_trace, owns, why_nothing
-from argus.graph.partition import Apart, Partition, partition
+from argus.graph.partition import Apart, Partition, narrowest, partition
 from argus.graph.phases import store_in_turns
 from argus.graph.picked import pick_before_softmax
 from argus.graph.pooled import pool_by_rows
@@ -242,7 +242,7 @@ class _Compilation:
             self.refused[group.nodes[0]] = outcome.reason
             self.verdicts[group.nodes[0]] = outcome.verdict
         else:
-            middle = len(group.nodes) // 2
+            middle = narrowest(group)
             self.apart.append((frozenset(group.nodes[:middle]), frozenset(group.nodes[middle:])))
 
     def leave_slow(self, found: Partition, texts: Sequence[KernelText]) -> bool:

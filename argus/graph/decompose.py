@@ -188,12 +188,18 @@ def _group_norm(
 def _batch_norm_with_statistics(
     x: Any, weight: Any, bias: Any, mean: Any, variance: Any, momentum: float, eps: float
 ) -> tuple[Any, Any, Any]:
-    """Decompose a batch norm whose statistics are given into a factor and a summand for each channel."""
-    factor = torch.rsqrt(variance + eps)
-    factor = factor if weight is None else factor * weight
-    summand = -mean * factor if bias is None else bias - mean * factor
-    shape = (1, -1, *(1,) * (x.dim() - 2))
-    made = wide(x) * factor.reshape(shape) + summand.reshape(shape)
+    """Decompose a batch norm whose statistics are given into a factor and a summand for each channel.
+
+    Both are computed from views in the image's shape, so that they become part of the kernel before or after them. It
+    computes them once for each channel of a tile."""
+
+    def along(parameter: Any) -> Any:
+        return parameter.reshape(1, -1, *(1,) * (x.dim() - 2)).expand(x.shape)
+
+    factor = torch.rsqrt(along(variance) + eps)
+    factor = factor if weight is None else factor * along(weight)
+    moved = along(mean) * factor
+    made = wide(x) * factor + (-moved if bias is None else along(bias) - moved)
     return made.to(x.dtype), x.new_empty((0,)), x.new_empty((0,))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 import torch
@@ -29,6 +30,9 @@ from argus.graph.spatial import by_matrices
 from argus.graph.specification import dtypes, specifications
 from argus.graph.tiles import Tile, product_tile, tile
 from argus.graph.window import most_filter_axes, window_of
+
+FEW_TERMS = 16
+"""Number of terms below which a product of float32 does not round its factors to TF32."""
 
 _LONGEST_NAME = 60
 
@@ -147,11 +151,21 @@ def is_read_by_boxes(node: Any, target: str) -> bool:
 def multiplied(group: Group, target: str) -> str:
     """Return the dtype to which factors are converted before they are multiplied, or "" if they keep their own.
 
-    Factors of float32 are multiplied as TF32 if PyTorch's flags allow that and the target can."""
+    Factors of float32 are multiplied as TF32 if PyTorch's flags allow that and the target can. Products of few terms
+    stay in float32: memory limits them, and eager PyTorch does not round their factors either."""
     if group.head is None or not target.startswith("sm_") or not (group.product or by_matrices(group)):
+        return ""
+    if group.product is not None and _terms(group) < FEW_TERMS:
         return ""
     flags = torch.backends.cuda.matmul if group.product is not None else torch.backends.cudnn
     return "tfloat32" if group.multiplied() == "float32" and flags.allow_tf32 else ""
+
+
+def _terms(group: Group) -> float:
+    """Return the number of terms of each element of a group's product; infinity if it is known only at run time."""
+    meta = meta_of(inputs(group.product)[-1])
+    assert meta is not None
+    return meta.shape[-2] if isinstance(meta.shape[-2], int) else inf
 
 
 _BITS = {"tfloat32": 32, "float16": 16, "bfloat16": 16}

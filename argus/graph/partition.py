@@ -41,6 +41,18 @@ Apart = tuple[frozenset[Any], frozenset[Any]]
 """Two sets of nodes. No kernel contains nodes of both."""
 
 
+def narrowest(group: Group) -> int:
+    """Return at which of a group's operators to cut it in two: the fewest values go from one part to the other, and
+    among equals the parts are the most alike."""
+
+    def crossing(cut: int) -> int:
+        first = set(group.nodes[:cut])
+        return len({b for node in group.nodes[cut:] for v in inputs(node) if (b := base(v))[0] in first})
+
+    places = range(1, len(group.nodes))
+    return min(places, key=lambda cut: (crossing(cut), abs(2 * cut - len(group.nodes))))
+
+
 def partition(graph: Graph, refused: dict[Any, str] | None = None, apart: Iterable[Apart] = ()) -> Partition:
     """Partition a graph. `refused` maps nodes that are left to PyTorch to the reasons."""
     return _Partitioner(graph, refused or {}, tuple(apart)).run()

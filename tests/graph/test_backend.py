@@ -16,10 +16,13 @@ from torch.nn import functional as F  # noqa: E402
 
 from argus.diagnostic import LaunchError  # noqa: E402
 from argus.graph import capture, compile_report  # noqa: E402
-from argus.graph.backend import Backend  # noqa: E402
+from argus.graph.backend import Backend, Survey  # noqa: E402
 from argus.graph.capture import Meta  # noqa: E402
+from argus.graph.group import Group  # noqa: E402
 from argus.graph.options import Options  # noqa: E402
+from argus.graph.partition import narrowest  # noqa: E402
 from argus.graph.report import contents  # noqa: E402
+from argus.graph.space import Space  # noqa: E402
 from tests.graph.compiled import compiled, left, same, same_gradients, taken  # noqa: E402
 
 
@@ -460,6 +463,43 @@ def test_costly_functions_behind_a_product_are_a_kernel_of_their_own() -> None:
     assert [row["operators"][0] for row in mish.rows] == ["addmm.default", "exp.default"]
     silu = same(lambda x: F.silu(linear(x)), torch.randn(3, 4))
     assert len(silu.rows) == 1
+
+
+def test_factors_of_a_batch_norm_are_part_of_the_kernel_that_uses_them() -> None:
+    norm = nn.BatchNorm2d(4).eval()
+    norm.running_mean, norm.running_var = torch.randn(4), torch.rand(4) + 0.5
+    for before in (nn.Conv2d(3, 4, 3), nn.ReLU()):
+        image = torch.randn(2, 3 + isinstance(before, nn.ReLU), 6, 6)
+        model = nn.Sequential(before, norm, nn.ReLU()).eval()
+        assert [row["verdict"] for row in same(model, image).rows] == ["proved"]
+
+
+def test_a_group_is_cut_where_the_fewest_values_cross() -> None:
+    graph = torch.fx.Graph()
+    x, y = graph.placeholder("x"), graph.placeholder("y")
+    first = graph.call_function(torch.ops.aten.neg.default, (x,))
+    factor = graph.call_function(torch.ops.aten.exp.default, (y,))
+    scaled = graph.call_function(torch.ops.aten.mul.Tensor, (first, factor))
+    last = graph.call_function(torch.ops.aten.add.Tensor, (scaled, factor))
+    for node in (x, y, first, factor, scaled, last):
+        node.meta["val"] = torch.empty(2, 3)
+    assert narrowest(Group([first, factor, scaled, last], Space())) == 1
+    assert narrowest(Group([first, scaled], Space())) == 1
+
+
+@pytest.mark.parametrize(("terms", "dtype"), [(3, "float32"), (15, "float32"), (16, "tfloat32"), (64, "tfloat32")])
+def test_products_of_few_terms_are_not_rounded_to_tf32(terms: int, dtype: str) -> None:
+    backend = Backend(survey=Survey("sm_90a", prove=False))
+    call = torch.compile(torch.bmm, backend=backend, dynamic=False, options={"workers": 1})
+    torch._dynamo.reset()
+    before, torch.backends.cuda.matmul.allow_tf32 = torch.backends.cuda.matmul.allow_tf32, True
+    try:
+        call(torch.randn(4, 32, terms), torch.randn(4, terms, 48))
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
+    (row,) = [row for row in backend.report(call).rows if row["kernel"] == "bmm"]
+    text = Path(row["path"]).read_text(encoding="utf-8")
+    assert f"x1: al.Tensor[al.{dtype}," in text
 
 
 def test_a_mean_over_several_axes_is_one_kernel() -> None:
