@@ -42,6 +42,12 @@ def key(x, column, SPAN):
 
 
 @argus.func
+def keys_of(x, column, E, SPAN, FULL):
+    """Return the keys of a tile whose columns from E on, if it has any, are not elements."""
+    return key(x, column, SPAN) if FULL else al.where(column < E, key(x, column, SPAN), LOWEST)
+
+
+@argus.func
 def number(key, SPAN):
     """Return the float32 from which a key was made."""
     return al.sortable(key & -SPAN, al.float32)
@@ -63,6 +69,17 @@ def key_at(x, t, r, K, SPAN):
 
 
 @argus.func
+def best_at(x, t, SPAN):
+    """Return the largest element of row t, by its key."""
+    best = al.max(
+        lambda e: al.where(
+            key(x[t, e].to(al.float32), e, SPAN) < HIGHEST, key(x[t, e].to(al.float32), e, SPAN), LOWEST
+        )
+    )
+    return number(best, SPAN)
+
+
+@argus.func
 def held(TEXT):
     """Return a layout of registers, or None to leave it open."""
     return None if TEXT is None else al.fragment_layout(TEXT)
@@ -81,18 +98,20 @@ def topk_rows(
     SPAN: al.constexpr = 128,
     LANES: al.constexpr = None,
     FOUND: al.constexpr = None,
+    FULL: al.constexpr = False,
 ):
     """Compute `values[t, :]`, the K greatest of `x[t, :]` in descending order, and their columns; ROWS rows a block."""
     T, E = x.shape
     al.invariant(values, T)
     al.invariant(places, T)
-    al.requires((K <= E) & (E <= BLOCK))
+    al.requires((K <= E) & (E == BLOCK if FULL else E <= BLOCK))
     al.spec(values, lambda t, r: number(key_at(x, t, r, K, SPAN), SPAN))
     al.spec(places, lambda t, r: SPAN - 1 - (key_at(x, t, r, K, SPAN) & (SPAN - 1)))
     rows = al.grid(al.cdiv(T, ROWS)) * ROWS + al.arange(ROWS)[:, None]
     cols = al.arange(BLOCK)
-    loaded = al.load(x[rows, cols], mask=(rows < T) & (cols < E), layout=held(LANES))
-    keys = al.where(cols < E, key(loaded.to(al.float32), cols, SPAN), LOWEST)
+    live = rows < T if FULL else (rows < T) & (cols < E)
+    loaded = al.load(x[rows, cols], mask=live, layout=held(LANES))
+    keys = keys_of(loaded.to(al.float32), cols, E, SPAN, FULL)
     last = al.full((ROWS, 1), HIGHEST, al.int32)
     found = al.zeros((ROWS, K), al.int32, layout=held(FOUND))
     for i in al.static_range(K):
@@ -138,6 +157,7 @@ def router_rows(
     SPAN: al.constexpr = 128,
     LANES: al.constexpr = None,
     FOUND: al.constexpr = None,
+    FULL: al.constexpr = False,
 ):
     """Find the K greatest logits of every row, `experts`, and their `weights`: softmax or sigmoid, times `scale`.
 
@@ -146,15 +166,15 @@ def router_rows(
     T, E = x.shape
     al.invariant(weights, T)
     al.invariant(experts, T)
-    al.requires((K <= E) & (E <= BLOCK))
+    al.requires((K <= E) & (E == BLOCK if FULL else E <= BLOCK))
     if SHARED and K == 1:
         al.spec(weights, lambda t, r: scale)
     elif SHARED:
         al.spec(
             weights,
             lambda t, r: (
-                score(number(key_at(x, t, r, K, SPAN), SPAN), al.max(lambda e: x[t, e]), SIGMOID)
-                / total_at(x, t, al.max(lambda e: x[t, e]), K, SPAN, SIGMOID)
+                score(number(key_at(x, t, r, K, SPAN), SPAN), best_at(x, t, SPAN), SIGMOID)
+                / total_at(x, t, best_at(x, t, SPAN), K, SPAN, SIGMOID)
                 * scale
             ),
         )
@@ -172,16 +192,19 @@ def router_rows(
     al.spec(experts, lambda t, r: SPAN - 1 - (key_at(x, t, r, K, SPAN) & (SPAN - 1)))
     rows = al.grid(al.cdiv(T, ROWS)) * ROWS + al.arange(ROWS)[:, None]
     cols = al.arange(BLOCK)
-    live = (rows < T) & (cols < E)
+    live = rows < T if FULL else (rows < T) & (cols < E)
     logits = al.load(x[rows, cols], mask=live, other=-float("inf"), layout=held(LANES)).to(al.float32)
-    top = al.max(logits, axis=1, keep_dims=True)
-    keys = al.where(cols < E, key(logits, cols, SPAN), LOWEST)
+    if not SHARED:
+        top = al.max(logits, axis=1, keep_dims=True)
+    keys = keys_of(logits, cols, E, SPAN, FULL)
     last = al.full((ROWS, 1), HIGHEST, al.int32)
     found = al.zeros((ROWS, K), al.int32, layout=held(FOUND))
     total = al.zeros((ROWS, 1), al.float32)
     for i in al.static_range(K):
         last = al.max(al.where(keys < last, keys, LOWEST), axis=1, keep_dims=True)
         found = al.where(al.arange(K) == i, last, found)
+        if SHARED and i == 0:
+            top = number(last, SPAN)
         if SHARED and K > 1:
             total += score(number(last, SPAN), top, SIGMOID)
     chosen = score(number(found, SPAN), top, SIGMOID)
@@ -228,6 +251,7 @@ def tile_of(target: str, columns: int, k: int) -> dict[str, object]:
     lanes = max(1, block // _EACH)
     rows = _THREADS // lanes
     tile: dict[str, object] = {"K": k, "ROWS": rows, "BLOCK": block, "SPAN": block, "num_warps": _THREADS // 32}
+    tile["FULL"] = columns == block
     if target == "gfx942":
         return tile
     holding = next(n for n in (16, 8, 4, 2, 1) if n <= lanes and k % n == 0)

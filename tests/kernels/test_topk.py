@@ -70,7 +70,7 @@ def test_proved(target: str) -> None:
     [
         ("last = al.max(al.where(keys < last", "last = al.max(al.where(keys <= last"),
         ("found = al.where(al.arange(K) == i, last", "found = al.where(al.arange(K) == K - 1 - i, last"),
-        ("key(loaded.to(al.float32), cols, SPAN)", "key(-loaded.to(al.float32), cols, SPAN)"),
+        ("keys_of(loaded.to(al.float32), cols", "keys_of(-loaded.to(al.float32), cols"),
     ],
 )
 def test_other_orders_are_not_proved(old: str, new: str) -> None:
