@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from functools import partial
 
-from argus.ir.access import Mode
 from argus.ir.contents import ranges
 from argus.ir.expr import Coord, Elem, Expr, Op, Param, coords, rewrite, walk
 from argus.ir.nodes import Accumulate, Arranged, AssertTags, Copy, For, Kernel, Map, Spec, Tag
@@ -32,7 +31,7 @@ class Data:
         self._certain = certain(kernel, sites)
         self._writers: dict[str, list[Site]] = {}
         for site in sites:
-            for obj in {a.obj for a in site.accesses if a.mode is not Mode.READ}:
+            for obj in site.written:
                 self._writers.setdefault(obj, []).append(site)
 
     def bounds(self, site: Site) -> Iterator[tuple[For, Expr, Expr]]:

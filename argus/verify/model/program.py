@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from argus.ir.access import Holders, Mode, Relation, relations
 from argus.ir.expr import Const, Coord, Elem, Expr, LoopVar, Thread, op, walk
@@ -60,6 +60,7 @@ class Site:
     `position` is the schedule: static positions and loop counters, `(p0, "k", p1, ...)`.
     `role` is the role that runs the statement, None for the whole block.
     `tag_reads` are the elements whose tags a tag statement reads; the machine never reads them.
+    `written` are the objects that the statement writes or adds to.
     """
 
     index: int
@@ -70,6 +71,11 @@ class Site:
     position: Position
     accesses: tuple[Relation, ...]
     tag_reads: tuple[Relation, ...]
+    written: frozenset[str] = field(init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        written = frozenset(a.obj for a in self.accesses if a.mode is not Mode.READ)
+        object.__setattr__(self, "written", written)
 
     @property
     def name(self) -> str:

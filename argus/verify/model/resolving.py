@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from argus.ir.access import Mode
 from argus.ir.expr import Const, Elem, Expr, Op, Param, ProgramId, Thread, coords, op, rewrite, substitute_coords, walk
 from argus.ir.nodes import Access, Accumulate, Copy, For, Map
 from argus.ir.text import print_expr
@@ -80,7 +79,7 @@ def _place(sites: tuple[Site, ...], src: Access) -> str:
     """Return a name for a place at a fixed index that the kernel never writes, the same for all loads, or "" for other
     places."""
     constant = all(map(is_launch_constant, src.index))
-    written = any(a.obj == src.obj and a.mode is not Mode.READ for site in sites for a in site.accesses)
+    written = any(src.obj in site.written for site in sites)
     return f"{src.obj}[{', '.join(map(print_expr, src.index))}]" if constant and not written else ""
 
 
@@ -149,7 +148,7 @@ def definitions_of(names: Mapping[Expr, Param]) -> Iterator[Expr]:
 
 def only_writer(sites: tuple[Site, ...], site: Site, obj: str) -> Site | None:
     """Return the only statement that writes a tile, if it runs before `site` in each iteration in which `site` runs."""
-    writers = [s for s in sites if any(a.obj == obj and a.mode is not Mode.READ for a in s.accesses)]
+    writers = [s for s in sites if obj in s.written]
     if len(writers) != 1:
         return None
     writer = writers[0]

@@ -44,6 +44,8 @@ class Solver:
     """Steps for one question."""
     atoms: dict[Expr, z3.ArithRef] = field(default_factory=dict)
     booleans: dict[Expr, z3.BoolRef] = field(default_factory=dict)
+    _integers: dict[Op, z3.ArithRef] = field(default_factory=dict)
+    _conditions: dict[Expr, z3.BoolRef] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.solver = z3.Solver()
@@ -60,7 +62,9 @@ class Solver:
             case Elem():
                 return self._atom(expr)
             case Op():
-                return self._operator(expr)
+                if expr not in self._integers:
+                    self._integers[expr] = self._operator(expr)
+                return self._integers[expr]
 
     def _atom(self, expr: Expr) -> z3.ArithRef:
         if expr not in self.atoms:
@@ -128,6 +132,11 @@ class Solver:
 
     def condition(self, expr: Expr) -> z3.BoolRef:
         """Return the truth of a boolean expression; data-dependent parts are unconstrained."""
+        if expr not in self._conditions:
+            self._conditions[expr] = self._condition(expr)
+        return self._conditions[expr]
+
+    def _condition(self, expr: Expr) -> z3.BoolRef:
         match expr:
             case Const(value=value):
                 return z3.BoolVal(bool(value))
