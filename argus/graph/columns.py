@@ -11,15 +11,16 @@ Images have their channels last. They are neither copied with a border nor, on s
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 
 from argus.graph.capture import inputs, meta_of
-from argus.graph.convolution_tiles import ConvolutionTile, column_tile
+from argus.graph.convolution_tiles import PAIRS, ConvolutionTile, column_tile, pair_tile, row_width
 from argus.graph.convolutions import ConvolutionEmitter
 from argus.graph.group import Group
 from argus.graph.layout import PLACE, REDUCED, Axis, Layout
 from argus.graph.space import Mismatch
-from argus.graph.spatial import Spatial, by_matrices, spatials
+from argus.graph.spatial import Spatial, by_matrices, in_pairs, pixels_of, spatials
 from argus.graph.window import window_of
 from argus.ir.pixels import CORNERS, MAX_STEP, OFFSETS, Pixels
 
@@ -51,8 +52,10 @@ def is_by_pixels(group: Group, bits: int) -> bool:
         return False
     window, x = window_of(group.window), meta_of(inputs(group.window)[0])
     assert x is not None
-    if window.transposed or window.groups != 1 or window.turns or x.shape[0] == 1:
+    if window.transposed or window.groups != 1 or x.shape[0] == 1:
         return False
+    if window.turns and row_width(x.shape[-1] - (window.taps[-1] - 1) * window.dilation[-1]) >= PAIRS:
+        return False  # a row is enough for a tile
     units = (x.shape[1], *(s for d, s in enumerate(x.strides) if d != 1 and x.shape[d] > 1))
     if x.shape[1] == 1 or x.strides[1] != 1 or not all(isinstance(u, int) and u * bits % 128 == 0 for u in units):
         return False
@@ -67,7 +70,11 @@ def tile_of(group: Group, layout: Layout, target: str, bits: int) -> Convolution
     images = [a for a in x.axes if a.kind not in (REDUCED, PLACE) and all(a is not d.image for d in dims)]
     if len(images) != 1 or len(shown) != len(dims):
         raise Mismatch("images along several axes, or one place along an axis")
-    return column_tile(layout, images[0], shown, prod(a.extent for a in shown), target, bits)
+    places = prod(map(pixels_of, dims)) if window_of(group.window).turns else prod(a.extent for a in shown)
+    if in_pairs(group, layout):
+        pixels = tuple((axis, places) for axis in (images[0], *shown))
+        return replace(pair_tile(layout, pixels, places, target, bits), grid=(), flat=False)
+    return column_tile(layout, images[0], shown, places, target, bits)
 
 
 class PixelEmitter(ConvolutionEmitter):
@@ -81,8 +88,13 @@ class PixelEmitter(ConvolutionEmitter):
         return self.conv.pixels[0][0]
 
     def places_of(self) -> int:
-        """Return the number of pixels of an image's results."""
-        return prod(d.result.extent for d in self.dims if d.result is not None)
+        """Return the number of an image's pixels at which results have windows."""
+        return prod(map(self.windows_of, self.dims))
+
+    def windows_of(self, d: Spatial) -> int:
+        """Return the number of places of windows along a dimension."""
+        assert d.result is not None
+        return pixels_of(d) if self.window.turns else d.result.extent
 
     def requires(self) -> tuple[str, ...]:
         """Return the condition under which pixels are counted in 32 bits."""
@@ -95,7 +107,7 @@ class PixelEmitter(ConvolutionEmitter):
         conv = self.conv
         assert conv.rows is not None
         f = conv.rows.index
-        axes = f"al.cdiv({conv.rows.size}, HEIGHT), al.cdiv({self.images.size} * {self.places_of()}, WIDTH)"
+        axes = f"{self.blocks_of_filters()}, al.cdiv({self.images.size} * {self.places_of()}, WIDTH)"
         self.out.add(f"p{f}, run = al.grid({axes}{self.overlapped()})")
         self.out.add(f"{f}0 = p{f} * HEIGHT")
         self.out.add(f"{f} = {f}0 + al.arange(HEIGHT)")
@@ -107,9 +119,10 @@ class PixelEmitter(ConvolutionEmitter):
         self.out.add(f"{self.images.index} = pixel // {inner}")
         for d in self.dims:
             assert d.result is not None
-            inner //= d.result.extent
+            inner //= self.windows_of(d)
             place = f"pixel // {inner}" if inner > 1 else "pixel"
-            self.out.add(f"{d.result.index} = {place} % {d.result.extent}")
+            self.out.add(f"{self.pixel(d.result)} = {place} % {self.windows_of(d)}")
+        self.turned()
 
     def surely_inside(self, d: Spatial) -> bool:
         """Return True if all places that a tile reads along a dimension are in the image."""
@@ -117,4 +130,7 @@ class PixelEmitter(ConvolutionEmitter):
 
     def conditions(self, axis: Axis) -> list[str]:
         """Return the conditions under which a tile's elements are inside an axis. Places are always inside an image."""
+        if self.window.turns:
+            own = f"({self.index(axis)} < {axis.size})"
+            return [own] if axis is self.images else super().conditions(axis)
         return [] if any(axis is d.result for d in self.dims) else super().conditions(axis)

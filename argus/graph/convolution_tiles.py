@@ -22,7 +22,8 @@ FEW_CHANNELS = 16
 class ConvolutionTile:
     """A convolution's tile: `filters` along the axis `rows` (if any) by pixels along the axes `pixels`, each with its
     part of the tile, and `k` channels at a time. `mma`: a matrix instruction computes it. `flat`: the pixels that
-    a tap meets are a box of the image. `last`: results have their channels last, and pixels are the tile's rows."""
+    a tap meets are a box of the image. `last`: results have their channels last, and pixels are the tile's rows. `pairs`:
+    pixels are the tile's rows, and of each the two phases of the last dimension lie side by side."""
 
     rows: Axis | None
     pixels: tuple[tuple[Axis, int], ...]
@@ -36,11 +37,12 @@ class ConvolutionTile:
     producers: int = 0
     flat: bool = False
     last: bool = False
+    pairs: bool = False
 
     @property
     def rows_by_columns(self) -> str:
         """The tile's shape in the kernel's text."""
-        return "(WIDTH, HEIGHT)" if self.last else "(HEIGHT, WIDTH)"
+        return "(WIDTH, HEIGHT)" if self.last or self.pairs else "(HEIGHT, WIDTH)"
 
 
 def flat_tile(
@@ -158,6 +160,38 @@ def row_tile(layout: Layout, spatial: tuple[Axis, ...], row: int, target: str, b
     grid, last = _beside(layout, rows, pixels), _stored_last(layout, rows)
     warps = min(width // 16, 8) if last and producers else warps
     return ConvolutionTile(rows, pixels, grid, filters, width, 1024 // bits, stages, True, warps, producers, True, last)
+
+
+def pair_tile(
+    layout: Layout, pixels: tuple[tuple[Axis, int], ...], places: int, target: str, bits: int, width: int = 0
+) -> ConvolutionTile:
+    """Return the tile of a convolution whose results are pairs of neighbours. It has two accumulators, one for each
+    phase of the last dimension. `width`: pixels of a tile within a row; else tiles are runs of an image's `places`."""
+    rows = _filters(layout)
+    if rows is None:
+        raise Mismatch("no axis of filters")
+    grid = _beside(layout, rows, pixels)
+    half, images = rows.extent // 2, prod(a.extent if isinstance(a.extent, int) else _MANY for a in grid)
+
+    def turns(tile: tuple[int, int]) -> float:
+        blocks = -(-half // tile[0]) * -(-places // tile[1]) * images
+        return -(-blocks // H200.multiprocessors) * prod(tile) * (1 + 12 / tile[0] + 24 / tile[1])
+
+    widths = (width,) if width else (256, 128, 64)
+    filters, width = min(((f, w) for f in (128, 64, 32) for w in widths if f * w <= _MOST_PAIRS), key=turns)
+    stages, warps, producers = 4, min(max(width // 16, 4), 8), 4
+    if target != "sm_90a":
+        filters, width, stages, producers = 16, 32, 3, 0
+        warps = 4
+    if width and pixels[-1][1] > 1:
+        pixels = (*pixels[:-1], (pixels[-1][0], width))
+    return ConvolutionTile(
+        rows, pixels, grid, filters, width, 1024 // bits, stages, True, warps, producers, True, pairs=True
+    )  # fmt: skip
+
+
+_MOST_PAIRS, PAIRS = 1 << 14, 64
+"""Pairs of results of a tile, which are in the registers of two warpgroups; pixels of a warpgroup's product."""
 
 
 def direct_tile(layout: Layout, spatial: tuple[Axis, ...]) -> ConvolutionTile:

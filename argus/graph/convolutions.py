@@ -16,12 +16,13 @@ from math import ceil, prod
 from argus.graph.capture import Value, inputs
 from argus.graph.convolution_tiles import ConvolutionTile, convolution_tile
 from argus.graph.generate import Emitter
-from argus.graph.grids import GridAxis, blocks, grid
+from argus.graph.grids import GridAxis, grid
 from argus.graph.group import Group
 from argus.graph.layout import Axis, Layout
 from argus.graph.space import Mismatch
 from argus.graph.spatial import Spatial, channels, pixels_of, spatials
 from argus.graph.tiles import Tile
+from argus.graph.turns import ordered
 from argus.graph.window import window_of
 
 MOST_GRID = 8
@@ -62,11 +63,14 @@ class ConvolutionEmitter(Emitter):
         self.grid()
         self.pixels()
         shape = "(WIDTH,)" if self.flat else self.conv.rows_by_columns
-        self.out.add(f"total = al.zeros({shape}, al.float32)")
+        for name in ("total", "other") if self.conv.pairs else ("total",):
+            self.out.add(f"{name} = al.zeros({shape}, al.float32)")
         if self.conv.mma:
             self.multiply()
         else:
             self.multiply_and_add()
+        if self.conv.pairs:
+            self.out.add("total = al.join(total, other)")
         for param in self.layout.writes:
             self.store(param)
         return self.out.lines
@@ -80,7 +84,7 @@ class ConvolutionEmitter(Emitter):
     def grid(self) -> None:
         conv, axes = self.conv, list[GridAxis]()
         if conv.rows is not None:
-            axes.append(blocks(f"p{conv.rows.index}", conv.rows.size, conv.rows.extent, "HEIGHT", conv.filters))
+            axes.append((f"p{conv.rows.index}", self.blocks_of_filters(), ceil(conv.rows.extent / conv.filters)))
         for axis, part in reversed(conv.pixels):
             text = self.blocks(axis, part)
             axes.append((f"p{axis.index}", str(text), text if isinstance(text, int) else axis.extent))
@@ -105,6 +109,12 @@ class ConvolutionEmitter(Emitter):
         """Return an order in which one tile's results are stored while another one is multiplied."""
         schedule = "rows" if self.conv.warps > 4 else "pingpong"
         return f', persistent=True, schedule="{schedule}"' if self.conv.producers else ""
+
+    def blocks_of_filters(self) -> str:
+        """Return the number of tiles along the filters."""
+        rows = self.conv.rows
+        assert rows is not None
+        return f"al.cdiv({rows.extent // 2 if self.conv.pairs else rows.size}, HEIGHT)"
 
     def blocks(self, axis: Axis, part: int) -> int | str:
         own = next((d for d in self.dims if d.result is axis), None)
@@ -160,21 +170,30 @@ class ConvolutionEmitter(Emitter):
         turns, row = self.window.turns, self.conv.rows
         if not turns or row is None:
             return
+        below = self.filter.extent if self.filter is not None else 1
         if self.filter is not None:
-            self.out.add(f"{self.filter.index} = {row.index} // {prod(step for step, _ in turns)}")
-        for d, (step, begin) in zip(self.dims, turns, strict=True):
-            below = prod(s for s, _ in turns[d.number + 1 :])
+            self.out.add(f"{self.filter.index} = {row.index} % {below}")
+        phases = {}
+        for number in reversed(ordered(len(turns))):
             phase = f"{row.index} // {below}" if below > 1 else row.index
-            phase = f"({phase} % {step}{f' - {begin}' if begin else ''})[:, None]" if step > 1 else f"-{begin}"
-            if d.result is not None:
-                pixel = self.pixel(d.result)
-                text = f"{pixel} * {step} + {phase}" if step > 1 else f"{pixel} - {begin}" if begin else pixel
-                self.out.add(f"{d.result.index} = {text}")
+            phases[number], below = f"{phase} % {turns[number][0]}", below * turns[number][0]
+        for d, (step, begin) in zip(self.dims, turns, strict=True):
+            if d.result is None:
+                continue
+            pixel, side = self.pixel(d.result), self.conv.pairs and d.number == len(turns) - 1
+            shaped = f"{pixel}[:, None, None]" if self.conv.pairs and d.result.symbol in self.lines else pixel
+            phase = "al.arange(2)" if side else f"({phases[d.number]}{f' - {begin}' if begin else ''})[:, None]"
+            text = f"{shaped} * {step} + {phase}" if step > 1 else shaped
+            if begin and (side or step == 1):
+                text = f"{text} - {begin}"
+            self.out.add(f"{d.result.index} = {text}")
 
     def index(self, axis: Axis) -> str:
         """Return the index along an axis, shaped so that the indices broadcast to a tile."""
         if self.conv.last:
             return f"{axis.index}[:, None]" if axis.symbol in self.lines else axis.index
+        if self.conv.pairs and axis.symbol in self.lines and all(axis is not d.result for d in self.dims):
+            return f"{axis.index}[:, None, None]"
         return f"{axis.index}[:, None]" if axis is self.filter else super().index(axis)
 
     def conditions(self, axis: Axis) -> list[str]:
@@ -185,7 +204,11 @@ class ConvolutionEmitter(Emitter):
         if not self.window.turns:
             return super().conditions(axis)
         if axis is self.filter and self.conv.rows is not None:
-            return super().conditions(self.conv.rows)
+            rows = self.conv.rows
+            if not self.conv.pairs:
+                return super().conditions(rows)
+            half = rows.extent // 2
+            return [f"({rows.index} < {half})[:, None]"] if half % self.conv.filters else []
         own = next((d.number for d in self.dims if d.result is axis), None)
         if own is None:
             return []
@@ -209,7 +232,10 @@ class ConvolutionEmitter(Emitter):
             out.add(f"{c.index} = {c.index}0 + al.arange(DEPTH)")
         conditions = self.taps(parts, turns)
         filters, windows = self.filters(conditions), self.windows()
-        out.add(f"total = al.mma({windows}, {filters}, total)" if conv.last
+        if conv.pairs:
+            beside = self.filters(conditions, "beside", f"{conv.rows.index}0 + {conv.rows.extent // 2}")
+            out.add(f"other = al.mma({windows}, {beside}, other)")
+        out.add(f"total = al.mma({windows}, {filters}, total)" if conv.last or conv.pairs
                 else f"total = al.mma({filters}, {windows}, total)")  # fmt: skip
         out.depth -= 1
 
@@ -231,26 +257,28 @@ class ConvolutionEmitter(Emitter):
             conditions += [condition] if condition else []
         return conditions
 
-    def filters(self, conditions: list[str]) -> str:
-        """Return the text that loads this step's filters into shared memory as rows of channels."""
+    def filters(self, conditions: list[str], name: str = "filters", begin: str = "") -> str:
+        """Return the text that loads this step's filters into shared memory as rows of channels. `begin`: the first one,
+        if it is not the tile's."""
         f, c, where = self.conv.rows, self.channels, []
         assert f is not None and c is not None
         first = self.w.axes.index(f) < self.w.axes.index(c)
         for axis in self.w.axes:
             if axis is f:
-                where.append(f"{f.index}0 : {f.index}0 + HEIGHT")
+                first_row = begin or f"{f.index}0"
+                where.append(f"{first_row} : {first_row} + HEIGHT")
             elif axis is c:
                 where.append(f"{c.index}0 : {c.index}0 + DEPTH")
             else:
                 where.append(axis.index)
-        whole = [f.extent % self.conv.filters == 0, c.extent % self.conv.k == 0]
+        whole = [f.extent % (self.conv.filters * (1 + self.conv.pairs)) == 0, c.extent % self.conv.k == 0]
         checked = ", ".join(str(d) for d, w in enumerate(whole if first else whole[::-1]) if not w)
         mask = f", boundary_check=({checked},)" if checked else ""
         if conditions:
             rows = " & ".join([f"({f.index} < {f.size})", *conditions])
             mask += f", mask=({rows}){'[:, None]' if first else '[None, :]'}"
-        self.out.add(f"filters = al.stage({self.w.name}[{', '.join(where)}]{mask})")
-        return "filters" if first else "al.trans(filters)"
+        self.out.add(f"{name} = al.stage({self.w.name}[{', '.join(where)}]{mask})")
+        return name if first else f"al.trans({name})"
 
     def windows(self) -> str:
         """Return the text that loads the pixels under this step's taps into shared memory as rows of channels."""

@@ -22,7 +22,7 @@ import torch
 from argus.graph.columns import has_columns
 from argus.graph.convolution_tiles import FEW_CHANNELS, LEAST_CHANNELS, LEAST_FILTERS, row_width
 from argus.graph.precise import HIGH, LOW, split
-from argus.graph.turns import in_turns
+from argus.graph.turns import in_turns, ordered
 from argus.graph.windows import each
 
 aten = torch.ops.aten
@@ -335,9 +335,9 @@ def _by_phases(
     zeros = prod(filters.shape[2 + dims :]) * phases * groups > _MOST_ZEROS * prod(weight.shape[2:])
     if zeros or filters.shape[0] * phases < LEAST_FILTERS:
         return None
-    together, none = filters.flatten(0, dims), [0] * dims
+    together, none = filters.movedim(dims, 0).movedim(1, dims).flatten(0, dims), [0] * dims
     made = aten.convolution.default(_bordered(x, borders), together, None, ones, none, ones, False, none, 1)
-    apart = made.unflatten(1, (-1, *(turn.step for turn in turns)))
+    apart = made.unflatten(1, (*(turns[d].step for d in ordered(dims)), -1))
     result = in_turns(apart, *([getattr(t, key) for t in turns] for key in ("begin", "common", "first", "size")))
     return result if bias is None else result + bias.reshape(-1, *ones)
 

@@ -16,11 +16,11 @@ from math import ceil, prod
 from typing import Any
 
 from argus.graph.capture import inputs, meta_of
-from argus.graph.convolution_tiles import ConvolutionTile, flat_tile
+from argus.graph.convolution_tiles import ConvolutionTile, flat_tile, pair_tile
 from argus.graph.convolutions import ConvolutionEmitter
 from argus.graph.group import Group
 from argus.graph.layout import PLACE, Layout
-from argus.graph.spatial import Spatial, by_matrices, pixels_of, spatials
+from argus.graph.spatial import Spatial, by_matrices, in_pairs, pixels_of, spatials
 from argus.graph.window import window_of
 
 MOST_OUTSIDE = 1.6
@@ -52,6 +52,8 @@ def tile_of(group: Group, layout: Layout, target: str, bits: int) -> Convolution
     assert x is not None
     spatial = tuple(d.result for d in dims if d.result is not None)
     places = _places(dims, _inner(x.shape[2:]))
+    if in_pairs(group, layout):
+        return pair_tile(layout, tuple((a, 1) for a in spatial), places, target, bits)
     return flat_tile(layout, spatial, places, target, bits, places == prod(pixels_of(d) for d in dims))
 
 
@@ -80,7 +82,7 @@ class FlatEmitter(ConvolutionEmitter):
         assert conv.rows is not None
         f = conv.rows.index
         last = _places(self.dims, self.inner)
-        axes = [(f"p{f}", f"al.cdiv({conv.rows.size}, HEIGHT)"), ("run", str(ceil(last / conv.width)))]
+        axes = [(f"p{f}", self.blocks_of_filters()), ("run", str(ceil(last / conv.width)))]
         axes += [(axis.index, axis.size) for axis in conv.grid]
         names, extents = ", ".join(n for n, _ in axes), ", ".join(extent for _, extent in axes)
         self.out.add(f"{names} = al.grid({extents}{self.overlapped()})")

@@ -11,6 +11,7 @@ import torch
 from argus.graph import capture
 from argus.graph.capture import is_view, meta_of
 from argus.graph.turned import convolution_in_turns
+from argus.graph.turns import ordered
 
 
 def store_in_turns(gm: torch.fx.GraphModule, is_read_by_boxes: Callable[[Any], bool]) -> None:
@@ -25,7 +26,7 @@ def store_in_turns(gm: torch.fx.GraphModule, is_read_by_boxes: Callable[[Any], b
         if source is None or {*common} != {1} or any(first) or not is_read_by_boxes(source):
             continue
         shape = meta_of((phases, 0)).shape  # type: ignore[union-attr]
-        steps = list(shape[2 : 2 + len(size)])
+        steps = [shape[1 + ordered(len(size)).index(d)] for d in range(len(size))]
         with gm.graph.inserting_before(node):
             known = source.args[0].meta["val"], source.args[1].meta["val"]
             kept = convolution_in_turns(*known, steps, begin, size)  # makes the operator known
@@ -50,8 +51,7 @@ def _convolution(phases: Any) -> Any:
     made, dims = meta_of((node, 0)), len(stride)
     if not plain or node.args[2] is not None or made is None or shape is None or made.symbolic:
         return None
-    filters, steps, places = shape.shape[1], shape.shape[2 : 2 + dims], shape.shape[2 + dims :]
-    whole = made.shape == (shape.shape[0], filters * prod(steps), *places)
+    whole = made.shape == (shape.shape[0], prod(shape.shape[1 : 2 + dims]), *shape.shape[2 + dims :])
     return node if whole else None
 
 

@@ -12,11 +12,11 @@ convolutions with a stride, and those with few channels, are read by boxes, too.
 from __future__ import annotations
 
 from argus.graph.capture import inputs, meta_of
-from argus.graph.convolution_tiles import ConvolutionTile, row_tile, row_width
+from argus.graph.convolution_tiles import PAIRS, ConvolutionTile, pair_tile, row_tile, row_width
 from argus.graph.convolutions import ConvolutionEmitter
 from argus.graph.group import Group
 from argus.graph.layout import Layout
-from argus.graph.spatial import Spatial, by_matrices, pixels_of, spatials
+from argus.graph.spatial import Spatial, by_matrices, in_pairs, pixels_of, spatials
 from argus.graph.window import window_of
 
 
@@ -37,7 +37,11 @@ def is_by_rows(group: Group, bits: int) -> bool:
 def tile_of(group: Group, layout: Layout, target: str, bits: int) -> ConvolutionTile:
     """Choose the tile of a convolution that is read by rows."""
     dims = spatials(group, layout)
-    return row_tile(layout, tuple(d.result for d in dims if d.result is not None), pixels_of(dims[-1]), target, bits)
+    spatial, row = tuple(d.result for d in dims if d.result is not None), pixels_of(dims[-1])
+    width = row_width(row)
+    if in_pairs(group, layout) and (width >= PAIRS or target != "sm_90a"):
+        return pair_tile(layout, (*((a, 1) for a in spatial[:-1]), (spatial[-1], width)), row, target, bits, width)
+    return row_tile(layout, spatial, row, target, bits)
 
 
 class RowEmitter(ConvolutionEmitter):

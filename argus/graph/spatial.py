@@ -82,6 +82,14 @@ def by_matrices(group: Group) -> bool:
     return bool(channels >= least and filters >= LEAST_FILTERS)
 
 
+def in_pairs(group: Group, layout: Layout) -> bool:
+    """Return True for a convolution whose results are pairs of neighbours: of the two phases of the last dimension."""
+    turns, result = window_of(group.window).turns, group.space[(group.window, 0)]
+    last, made = layout.axis(result[-1]), layout.writes[0]
+    contiguous = bool(made.axes) and made.axes[-1] is last and made.strides[-1] == 1
+    return bool(turns) and turns[-1][0] == 2 and contiguous and layout.axis(result[1]) is not None
+
+
 def channels(group: Group, layout: Layout) -> Axis | None:
     """Return the axis of the channels over which the convolution sums."""
     window, weight = window_of(group.window), inputs(group.window)[1]

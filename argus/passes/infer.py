@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from math import gcd, prod
 
 from argus.ir.affine import Facts, facts
-from argus.ir.expr import Coord, Elem, Expr, elements, rewrite
+from argus.ir.expr import Const, Coord, Elem, Expr, Op, elements, op, rewrite
 from argus.ir.instruction import INSTRUCTIONS, MMA, WGMMA
 from argus.ir.instruction.row import WgmmaRow
 from argus.ir.instruction.tiled import TiledMma, tiled_mma, wgmma_accumulator, wgmma_operand
@@ -30,6 +30,7 @@ from argus.passes.layouts import (
     everywhere,
     holds,
     in_order,
+    joined,
     lift,
     project,
     uneven,
@@ -203,6 +204,8 @@ def _visit(state: Layouts, stmt: Work) -> bool:
             found = None if layout is None else lift(layout, access.index, stmt.shape)
             if found is None and layout is not None and _is_move(stmt):
                 found = carried(layout, access.index, stmt.shape)
+            if found is None and layout is not None and _is_join(stmt):
+                found = joined(layout, access.index, stmt.shape)
             if found is not None and isinstance(stmt, Scan) and uneven(found, stmt.axis):
                 found = default(stmt.shape, state.kernel.num_threads)
             if found is not None:
@@ -229,6 +232,14 @@ def _is_move(stmt: Work) -> bool:
     """Return True if each element of a statement's result is the element of another tile, and not one number for all
     elements."""
     return isinstance(stmt, Map) and isinstance(stmt.value, Elem) and bool(stmt.value.index)
+
+
+def _is_join(stmt: Work) -> bool:
+    """Return True if a statement puts two tiles side by side along a new last dimension."""
+    if not isinstance(stmt, Map) or not isinstance(stmt.value, Op) or stmt.value.op != "where":
+        return False
+    condition, *both = stmt.value.args
+    return condition == op("eq", Coord(len(stmt.shape) - 1), Const(0)) and all(isinstance(x, Elem) for x in both)
 
 
 def _default_rest(state: Layouts, work: list[Work]) -> None:

@@ -77,6 +77,14 @@ def carried(tile: FragmentLayout, index: Sequence[Expr], domain: tuple[int, ...]
     return None
 
 
+def joined(tile: FragmentLayout, index: Sequence[Expr], domain: tuple[int, ...]) -> FragmentLayout | None:
+    """Return the layout of a domain that puts two tiles side by side along a new last dimension, such that every
+    thread keeps its elements of both. Return None for other accesses."""
+    if domain != (*tile.shape, 2) or tuple(index) != coords(len(tile.shape)):
+        return None
+    return FragmentLayout(domain, tile.threads, (Mode(2, len(tile.shape), 1), *tile.values)).simplify()
+
+
 def brought(domain: FragmentLayout, index: Sequence[Expr], shape: tuple[int, ...]) -> FragmentLayout | None:
     """Return the layout of a tile of `shape` that `domain` reads in another shape, such that every thread holds the
     elements that it reads."""
