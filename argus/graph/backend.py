@@ -41,6 +41,7 @@ from argus.graph.replay import replayed
 from argus.graph.report import Entry, Graph, Report, measure
 from argus.graph.row import NotExpressible
 from argus.graph.scans import scan_from_the_end, scan_whole_rows
+from argus.graph.softplus import shorten_softplus
 from argus.graph.space import Mismatch
 from argus.graph.views import A_VIEW
 from argus.graph.widened import widen_where_read
@@ -144,6 +145,7 @@ class _Compilation:
         scan_from_the_end(gm)
         pool_by_rows(gm)
         pick_before_softmax(gm)
+        shorten_softplus(gm)
         store_in_turns(gm, lambda node: is_read_by_boxes(node, _target(node, survey)))
         self.gm, self.options, self.generator, self.survey, self.provers = gm, options, generator, survey, provers
         self.texts: dict[Any, KernelText] = {}

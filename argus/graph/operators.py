@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from argus.graph import placed, pointwise, precise, reductions, scatter, turned, turns, views, windows
+from argus.graph import placed, pointwise, precise, reductions, scatter, smooth, turned, turns, views, windows
 from argus.graph.own import NAMESPACE
 from argus.graph.row import Operand, Row, Site
 from argus.graph.terms import Element
 
 TABLE: dict[str, Row] = {
     **pointwise.ROWS, **reductions.ROWS, **views.ROWS, **windows.ROWS, **turns.ROWS, **turned.ROWS, **precise.ROWS,
-    **scatter.ROWS, **placed.ROWS,
+    **smooth.ROWS, **scatter.ROWS, **placed.ROWS,
 }  # fmt: skip
 """The rows by the operator's name without "aten.": "add.Tensor", "_softmax.default"."""
 
