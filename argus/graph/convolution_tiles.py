@@ -22,8 +22,8 @@ FEW_CHANNELS = 16
 class ConvolutionTile:
     """A convolution's tile: `filters` along the axis `rows` (if any) by pixels along the axes `pixels`, each with its
     part of the tile, and `k` channels at a time. `mma`: a matrix instruction computes it. `flat`: the pixels that
-    a tap meets are a box of the image. `last`: results have their channels last, and pixels are the tile's rows. `pairs`:
-    pixels are the tile's rows, and of each the two phases of the last dimension lie side by side."""
+    a tap meets are a box of the image. `last`: results have their channels last, and pixels are the tile's rows.
+    `pairs`: pixels are the tile's rows, and of each the two phases of the last dimension lie side by side."""
 
     rows: Axis | None
     pixels: tuple[tuple[Axis, int], ...]
@@ -174,16 +174,15 @@ def pair_tile(
     half, images = rows.extent // 2, prod(a.extent if isinstance(a.extent, int) else _MANY for a in grid)
 
     def turns(tile: tuple[int, int]) -> float:
-        blocks = -(-half // tile[0]) * -(-places // tile[1]) * images
+        blocks: int = -(-half // tile[0]) * -(-places // tile[1]) * images
         return -(-blocks // H200.multiprocessors) * prod(tile) * (1 + 12 / tile[0] + 24 / tile[1])
 
     widths = (width,) if width else (256, 128, 64)
     filters, width = min(((f, w) for f in (128, 64, 32) for w in widths if f * w <= _MOST_PAIRS), key=turns)
     stages, warps, producers = 4, min(max(width // 16, 4), 8), 4
     if target != "sm_90a":
-        filters, width, stages, producers = 16, 32, 3, 0
-        warps = 4
-    if width and pixels[-1][1] > 1:
+        filters, width, stages, warps, producers = 16, 32, 3, 4, 0
+    if pixels[-1][1] > 1:
         pixels = (*pixels[:-1], (pixels[-1][0], width))
     return ConvolutionTile(
         rows, pixels, grid, filters, width, 1024 // bits, stages, True, warps, producers, True, pairs=True

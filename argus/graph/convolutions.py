@@ -258,8 +258,8 @@ class ConvolutionEmitter(Emitter):
         return conditions
 
     def filters(self, conditions: list[str], name: str = "filters", begin: str = "") -> str:
-        """Return the text that loads this step's filters into shared memory as rows of channels. `begin`: the first one,
-        if it is not the tile's."""
+        """Return the text that loads this step's filters into shared memory as rows of channels. `begin`: the first
+        one, if it is not the tile's."""
         f, c, where = self.conv.rows, self.channels, []
         assert f is not None and c is not None
         first = self.w.axes.index(f) < self.w.axes.index(c)

@@ -14,7 +14,8 @@ from argus.graph.window import most_filter_axes
 MOST_COST, TERMS, LARGE, LEAST_COST = 3, 550, 2**22, 1
 """The total cost of functions after a product is at most `MOST_COST`. If the result has at least `LARGE` elements, it
 is at most 1 for each `TERMS` terms of a sum, because few terms are added before the functions are computed. Beyond
-that, a separate kernel with many more threads is faster. A function of `LEAST_COST` never is worth a pass over memory."""
+that, a separate kernel with many more threads is faster. A function of `LEAST_COST` is never worth a pass over
+memory."""
 
 _COSTS = {
     **dict.fromkeys(("exp", "exp2", "log", "log2", "sigmoid", "silu", "sin", "cos", "tanh", "tanh_softplus"), 1.0),

@@ -1,8 +1,8 @@
 """The hyperbolic tangent of softplus, as in Mish, as one operator: an exponential and a division.
 
-    tanh(where(x > t, x, log1p(exp(x))))  →  tanh_softplus(x) = n / (n + 2)    where e = exp(min(x, 20)), n = e * (e + 2)
+    tanh(log(1 + exp(x)))  =  ((1 + e)² - 1) / ((1 + e)² + 1)  =  n / (n + 2)    where e = exp(x) and n = e * (e + 2)
 
-With s = log(1 + e), tanh(s) is ((1 + e)² - 1) / ((1 + e)² + 1). No digits cancel, and from x = 20 on both are 1 in float32.
+No digits cancel. From x = 20 on, both sides are 1 in float32.
 """
 
 from __future__ import annotations

@@ -2,8 +2,10 @@
 
     y[n, f, o] = sum over c, r of w[(t % S, f), c, r] * x[n, c, t // S + r]   with t = o + begin
 
-for one dimension of S phases. Its tile has phases of filters along one side, and pixels of all phases along the other. Without this
-operator, the phases would be written to memory, read, and written in turns.
+for one dimension of S phases. Its tile has phases of filters along one side, and pixels of all phases along the other.
+Without this operator, the phases would be written to memory, read, and written in turns. With two phases of the last
+dimension (`pairs`), a tile has two accumulators, one for each, and the pixels are its rows: a thread then has both
+neighbours of the result, and eight threads store consecutive ones.
 """
 
 from __future__ import annotations

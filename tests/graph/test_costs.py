@@ -40,3 +40,10 @@ def test_cheap_operators_stay_with_the_product() -> None:
     shapes = ((4096, 64), (64, 4096), (4096, 4096))
     assert kernels(model, *shapes) == ["erf", "mm_add_mul"]
     assert kernels(model, (64, 64), (64, 64), (64, 64)) == ["mm_add_mul_erf"]
+
+
+def test_one_function_behind_a_product_of_few_terms_stays_with_it() -> None:
+    """A pass over memory would cost more. Two are a kernel of their own."""
+    shapes = ((4096, 64), (64, 4096))
+    assert kernels(lambda a, b: (a @ b).tanh(), *shapes) == ["mm_tanh"]
+    assert kernels(lambda a, b: (a @ b).tanh().exp(), *shapes) == ["mm", "tanh_exp"]

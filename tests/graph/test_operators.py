@@ -15,6 +15,7 @@ from argus.graph.operators import TABLE, arguments, elements, name_of, row_of  #
 from argus.graph.precise import split  # noqa: E402
 from argus.graph.row import COMPARISONS, NotExpressible, Operand, Result, Site  # noqa: E402
 from argus.graph.scans import cumsum_backwards  # noqa: E402
+from argus.graph.smooth import tanh_softplus  # noqa: E402
 from argus.graph.terms import Flat, Load, Var  # noqa: E402
 from argus.graph.turned import convolution_in_turns  # noqa: E402
 from argus.graph.turns import in_turns  # noqa: E402
@@ -147,6 +148,11 @@ def turned() -> Any:
     return torch.ops.argus_graph.convolution_in_turns.default
 
 
+def smoothed() -> Any:
+    tanh_softplus(tensor(1))  # makes the operator known
+    return torch.ops.argus_graph.tanh_softplus.default
+
+
 def parts() -> Any:
     split(tensor(1, 1, 1), [0])  # makes the operator known
     return torch.ops.argus_graph.split.default
@@ -265,6 +271,7 @@ CASES: dict[str, Callable[[], None]] = {
     "slice": lambda: agree(aten.slice.Tensor, cube, 2, 1, 4, 2),
     "slice from the end": lambda: agree(aten.slice.Tensor, cube, 1, -2),
     "select": lambda: agree(aten.select.int, cube, 1, -1),
+    "tangent of softplus": lambda: agree(smoothed(), tensor(3, 4) * 20),
     "phases in turns": lambda: agree(turns(), tensor(2, 1, 2, 3, 3, 4), [1, 0], [1, 3], [0, 1], [5, 11]),
     "convolution in turns": lambda: agree(turned(), image, tensor(6, 4, 2, 3), [1, 2], [1, 1], [4, 5]),
     "convolution of lines in turns": lambda: agree(turned(), tensor(2, 3, 7), tensor(6, 3, 2), [3], [2], [15]),

@@ -282,6 +282,7 @@ TURNED: dict[str, tuple[Callable[[], Any], tuple[int, ...]]] = {
     "by rows": (lambda: nn.ConvTranspose2d(6, 24, 3, stride=2, padding=1), (1, 6, 5, 40)),
     "volumes": (lambda: nn.ConvTranspose3d(32, 5, 3, stride=2, padding=1, output_padding=1), (1, 32, 3, 5, 4)),
     "before the first place": (lambda: nn.ConvTranspose2d(32, 8, 4, stride=(2, 3), padding=2), (2, 32, 6, 7)),
+    "images of short rows": (lambda: nn.ConvTranspose2d(32, 20, (3, 4), stride=(3, 2), padding=(1, 2)), (3, 32, 5, 20)),
     "no tap meets some": (lambda: nn.ConvTranspose1d(32, 32, 3, stride=2, padding=1, dilation=2), (2, 32, 9)),
 }
 

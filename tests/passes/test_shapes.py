@@ -84,6 +84,29 @@ def test_packed_integers_stay_in_registers() -> None:
     np.testing.assert_array_equal(found[:, 1::2], w >> 4)
 
 
+@kernel(num_warps=4)
+def doubled(
+    a: al.Tensor[al.tfloat32, "64 32"], b: al.Tensor[al.tfloat32, "2 64 32"], y: al.Tensor[al.float32, "64 64 2"]
+):
+    p = al.grid(1)
+    first = al.zeros((64, 64), al.float32)
+    second = al.zeros((64, 64), al.float32)
+    for k in al.pipelined(0, 32, 32, stages=2, producer_warps=4):
+        left = al.stage(a[p : p + 64, k : k + 32])
+        first = al.mma(left, al.stage(b[0, 0:64, k : k + 32]), first)
+        second = al.mma(left, al.stage(b[1, 0:64, k : k + 32]), second)
+    al.store(y[p : p + 64, :, :], al.join(first, second))
+
+
+def test_accumulators_that_are_joined_stay_in_registers() -> None:
+    """Threads keep their elements of both, also if another layout suits the store's memory."""
+    lowered = explicit(doubled, "sm_90a")
+    (joined,) = (f for f in lowered.fragments if f.shape == (64, 64, 2))
+    (first,) = (f for f in lowered.fragments if f.name == "first")
+    assert isinstance(joined.layout, FragmentLayout) and isinstance(first.layout, FragmentLayout)
+    assert joined.layout.values[0] == Mode(2, 2) and joined.layout.threads == first.layout.threads
+
+
 def test_what_crosses_warps_moves_through_shared_memory() -> None:
     assert explicit(turned).shared
     x = np.arange(64 * 32, dtype=np.float32).reshape(64, 32)
