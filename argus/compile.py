@@ -24,6 +24,7 @@ from argus.backend.emit import emit
 from argus.diagnostic import ArgusError, Diagnostic, SourceError
 from argus.frontend import Options, check, decorated, functions, parse
 from argus.frontend.surface import Attribute, Binary, Expression, Name, Subscript
+from argus.garbage import seldom
 from argus.ir.nodes import Kernel
 from argus.ir.text import print_kernel, read_kernel
 from argus.ir.wellformed import check_explicit, check_tile
@@ -134,7 +135,8 @@ def verify(
     from argus import verify as verifier  # imported late: the solvers take a third of a second to import
 
     asked = partial(verifier.verify, explicit, limit_s, exact=exact, second_opinion=second_opinion)
-    report = _timed("verify", asked)
+    with seldom():
+        report = _timed("verify", asked)
     _show(3, f"obligations of {explicit.name}", lambda: _obligations(report))
     return report
 

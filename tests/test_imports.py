@@ -15,7 +15,8 @@ ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "argus"
 
 LAYERS: tuple[frozenset[str], ...] = (
-    frozenset({"source", "diagnostic", "render", "layout", "environment", "work", "written", "numbered"}),
+    frozenset({"source", "diagnostic", "render", "layout", "environment", "work", "written", "numbered",
+               "garbage"}),
     frozenset({"ir", "pages", "hardware"}),
     frozenset({"language"}),
     frozenset({"frontend", "passes", "verify", "simulate", "backend"}),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from argus import compile
 from argus.cli.common import DISAGREED, PROVED, REFUTED, UNKNOWN, UNUSABLE, bad_input, internal
+from argus.cli.importable import insist_on_python
 from argus.diagnostic import ArgusError, Diagnostic, Verdict, VerificationError
 from argus.frontend import Options
 from argus.frontend.linking import Unreadable, linked, read_text
@@ -70,7 +71,10 @@ def program_jobs(where: str, options: argparse.Namespace) -> list[ProgramJob]:
     aligned = {} if options.alignment is None else {"default_alignment": options.alignment}
     constants = dict[str, object](options.constants)
     found = []
-    for name in compile.programs(source):
+    names = compile.programs(source)
+    if names and not wanted:
+        insist_on_python(source)
+    for name in names:
         declared = {parameter for parameter, _ in compile.declared(source, name)}
         mine = {key: value for key, value in constants.items() if key in declared}
         if wanted in ("", name):
@@ -149,6 +153,8 @@ def jobs(where: str, options: argparse.Namespace) -> Iterator[Job]:
     if wanted and wanted not in names:
         raise bad_input("no-kernel", f"`{path}` has no kernel `{wanted}`", _listed(names))
     chosen = [wanted] if wanted else list(names)
+    if not wanted:
+        insist_on_python(source)
     declared = {name: [parameter for parameter, _ in compile.declared(source, name)] for name in chosen}
     for constant in constants:
         if not any(constant in parameters for parameters in declared.values()):

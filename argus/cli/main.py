@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from argus.cli.parser import parser
 from argus.diagnostic import ArgusError
+from argus.garbage import seldom
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -25,7 +26,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if sys.stdout is None:  # The shell closed the output by `>&-`.
         return report(unwritable("standard output", OSError(errno.EBADF, "it is closed")).diagnostics)
     try:
-        code: int = importlib.import_module(f"argus.cli.{options.module}").run(options)
+        with seldom():
+            code: int = importlib.import_module(f"argus.cli.{options.module}").run(options)
         if not sys.stdout.closed:  # A server closes the output at the end of its session.
             sys.stdout.flush()
         return code

@@ -18,6 +18,7 @@ from argus.diagnostic import LaunchError
 from argus.environment import cache_directory
 from argus.frontend.decorator import FuncSource
 from argus.frontend.options import Options
+from argus.garbage import seldom
 from argus.ir.target import TARGETS
 from argus.source import SourceFile
 
@@ -147,7 +148,8 @@ class CachedSource:
         key, cache = self._key(kind, parts), self._cache()
         entry = cache.get(key)
         if entry is None:
-            entry = make()
+            with seldom():
+                entry = make()
             cache.put(key, entry)
         return entry
 

@@ -154,9 +154,11 @@ class JitKernel:
     ) -> Executable:
         """Prove and build without launching. `alignment` maps tensors to bytes; tensors that it omits have 16.
 
-        Raises SourceError, VerificationError, ToolchainError.
+        Raises SourceError, VerificationError, ToolchainError, and LaunchError for a target or an alignment that does
+        not exist.
         """
-        return self._planner.executable(Call({}, constexprs, num_warps, False), target, alignment or {})
+        call = Call({}, constexprs, num_warps, False)
+        return self._planner.ahead(call, target, {} if alignment is None else alignment)
 
     def as_torch_op(
         self,

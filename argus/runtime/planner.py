@@ -16,6 +16,7 @@ from argus.backend.launch.plan import Function, LaunchPlan
 from argus.backend.launch.signature import Signature
 from argus.diagnostic import ArgusError, Diagnostic, LaunchError, Note, VerificationError
 from argus.frontend.options import Options
+from argus.ir.target import TARGETS
 from argus.ir.types import ALIGNMENTS
 from argus.runtime.device import load, machine_of, target_of
 from argus.runtime.executable import CONSTEXPR, OPTIONAL, TENSOR, Executable, Parameter, Source
@@ -190,6 +191,28 @@ class Planner:
             if isinstance(noted, VerificationError):
                 self._refused[key] = noted.diagnostics
             raise noted from None
+
+    def ahead(self, call: Call, target: object, alignments: object) -> Executable:
+        """Return the kernel for constants, a target and alignments that an author names. Raises LaunchError for a
+        target or an alignment that does not exist."""
+        if not isinstance(target, str) or target not in TARGETS:
+            message = f"there is no target {target!r}"
+            raise LaunchError.of("unknown-target", message, f"one of {', '.join(sorted(TARGETS))}")
+        self._insist_on_alignments(alignments)
+        return self.executable(call, target, alignments)  # type: ignore[arg-type]
+
+    def _insist_on_alignments(self, alignments: object) -> None:
+        tensors = [p.name for p in self.parameters if p.kind in (TENSOR, OPTIONAL)]
+        first = next(iter(tensors), "x")
+        help = f"map tensors to {', '.join(map(str, ALIGNMENTS))} bytes: `alignment={{\"{first}\": 4}}`"
+        if not isinstance(alignments, Mapping):
+            raise LaunchError.of("bad-option", f"`alignment` is {alignments!r}, and no map from tensors to bytes", help)
+        for name, bytes in alignments.items():
+            if name not in tensors:
+                message = f"`alignment` names {name!r}, and the kernel's tensors are {', '.join(tensors) or 'none'}"
+                raise LaunchError.of("bad-option", message, help)
+            if type(bytes) is not int:
+                raise LaunchError.of("bad-option", f"the alignment of `{name}` is {bytes!r}", help)
 
     def _function(self, built: Executable, device: str) -> Function:
         return _kept(self._functions, (id(built), device), lambda: load(built, device))

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from argus.backend.launch.signature import Signature, TensorParam, signature
-from argus.diagnostic import LaunchError
+from argus.diagnostic import ArgusError, LaunchError
 from argus.frontend.options import Options
 from argus.runtime.executable import CONSTEXPR, SCALAR, TENSOR, Executable, Parameter, unaligned
 from argus.runtime.jit_kernel import JitKernel
@@ -321,3 +321,18 @@ def test_shapes_in_turns_and_threads(kernel: JitKernel) -> None:
     for thread in threads:
         thread.join()
     assert not wrong
+
+
+@pytest.mark.parametrize(
+    ("target", "alignment", "code"),
+    [("sm_70", None, "unknown-target"), (None, None, "unknown-target"), ("cpu", 16, "bad-option"),
+     ("cpu", ["x"], "bad-option"), ("cpu", {"z": 16}, "bad-option"), ("cpu", {"x": "a"}, "bad-option"),
+     ("cpu", {"x": 3}, "bad-option")],
+)  # fmt: skip
+def test_options_of_a_build_that_do_not_exist(target: Any, alignment: Any, code: str) -> None:
+    from examples.vector_add import vector_add
+
+    with pytest.raises(ArgusError) as raised:
+        vector_add.build(target, alignment=alignment)
+    (found,) = raised.value.diagnostics
+    assert found.code == code and found.help
