@@ -24,6 +24,16 @@ STEPS = {64: 128, 128: 64}
 """Number of queries in a turn, by the size of heads."""
 
 
+@argus.func
+def element(x):
+    """Return the element of a head that row x of `sums` holds, where elements are rows.
+
+    Of eight, the first and the fifth lie next to each other, and so on: threads whose stores to a panel go together
+    have elements 0 to 3 of eight, which meet no bank conflicts in every second row.
+    """
+    return x // 8 * 8 + x % 2 * 4 + x % 8 // 2
+
+
 @argus.kernel(num_warps=8)
 def attention_backward_blocks(
     q: al.Tensor[DTYPE, "B H GROUP M D"],
@@ -58,7 +68,10 @@ def attention_backward_blocks(
     al.spec(dv, lambda b, h, j, e: value_gradient(q, k, dy, lse, b, h, j, e, reach, scale, 0))
     al.spec(dk, lambda b, h, j, d: key_gradient(q, k, v, dy, lse, delta, b, h, j, d, reach, scale, 0))
     if SUMS == "B H GROUP D M":
-        al.spec(sums, lambda b, h, g, d, i: query_gradient(q, k, v, dy, lse, delta, b, h, g, i, d, reach, scale, 0))
+        al.spec(
+            sums,
+            lambda b, h, g, x, i: query_gradient(q, k, v, dy, lse, delta, b, h, g, i, element(x), reach, scale, 0),
+        )
     else:
         al.spec(sums, lambda b, h, g, i, d: query_gradient(q, k, v, dy, lse, delta, b, h, g, i, d, reach, scale, 0))
     if CAUSAL:
@@ -99,6 +112,7 @@ def attention_backward_blocks(
         if SUMS == "B H GROUP D M":
             part = al.mma(al.trans(kt), al.trans(rt), al.zeros((D, STEP), al.float32))
             scores = al.mma(slopes, al.trans(qt), scores)
+            part = al.reshape(al.permute(al.reshape(part, (D // 8, 2, 4, STEP)), (0, 2, 1, 3)), (D, STEP))
             al.atomic_add(sums[batch, head, one, :, first : first + STEP], part, boundary_check=(1,))
         else:
             part = al.mma(al.trans(rt), al.trans(kt), al.zeros((STEP, D), al.float32))
@@ -123,8 +137,9 @@ def attention_backward_scaled(
     place, head, batch = al.grid(al.cdiv(M, ROWS), H, B)
     first = place * ROWS
     if SUMS == "B H D M":
-        al.spec(dq, lambda b, h, i, d: sums[b, h, d, i] * (scale * LN2))
+        al.spec(dq, lambda b, h, i, d: sums[b, h, d // 8 * 8 + d % 4 * 2 + d % 8 // 4, i] * (scale * LN2))
         columns = al.load(sums[batch, head, :, first : first + ROWS], boundary_check=(1,)) * (scale * LN2)
+        columns = al.reshape(al.permute(al.reshape(columns, (D // 8, 4, 2, ROWS)), (0, 2, 1, 3)), (D, ROWS))
         x = al.load(al.trans(al.stage(columns.to(DTYPE))))
     else:
         al.spec(dq, lambda b, h, i, d: sums[b, h, i, d] * (scale * LN2))
