@@ -217,6 +217,7 @@ class _Writer:
                 "sha256": sha256(k.binary).hexdigest(),
                 "signature": signature_to_json(k.signature),
                 "verdict": k.report["verdict"],
+                "accepted": list(k.report["accepted"]),
                 "assumptions": list(k.assumptions),
             }
             for i, k in enumerate(self.kernels)

@@ -43,8 +43,8 @@ class JitProgram:
     device, or NumPy arrays, and numbers. `collectives` gives a function for the name of each collective:
     `function(reads, writes)` gets two tuples of tensors, and queues its work on the current stream.
 
-    Raises SourceError, VerificationError if the program or a kernel is not proved, ToolchainError, and LaunchError for
-    arguments that break a precondition; then nothing has been launched.
+    Raises SourceError, VerificationError if the program is not proved or a kernel is neither proved nor accepted by its
+    decorator, ToolchainError, and LaunchError for arguments that break a precondition; then nothing has been launched.
     """
 
     def __init__(self, text: KernelSource) -> None:

@@ -83,3 +83,53 @@ def test_two_functions_that_agree_are_not_refuted() -> None:
     other = small.replace("al.load(x[b, (h + SHIFT) % H", "al.load(x[b, (h + SHIFT + H) % H")
     assert other.count("2**24") == 1
     assert verdict(other, "roll") is Verdict.UNKNOWN
+
+
+ROLLED = """
+import argus
+import argus.language as al
+
+@argus.kernel(num_warps=1)
+def rolled(x: al.Tensor[al.float32, "N"], out: al.Tensor[al.float32, "N"], s: al.int32, BLOCK: al.constexpr = 32):
+    N = x.shape[0]
+    al.requires((N > 0) & (N < 1000000) & (0 <= s) & (s < N))
+    al.spec(out, lambda i: x[SPEC])
+    i = al.grid(al.cdiv(N, BLOCK)) * BLOCK + al.arange(BLOCK)
+    al.store(out[i], al.load(x[CODE], mask=i < N), mask=i < N)
+"""
+ON, BACK = "al.where(i + s < N, i + s, i + s - N)", "al.where(i >= s, i - s, i - s + N)"
+
+
+@pytest.mark.parametrize(
+    ("spec", "code"),
+    [
+        ("(i + s) % N", ON),
+        ("(i + s) % N", "al.where(N <= i + s, i + s - N, i + s)"),
+        ("(i - s) % N", BACK),
+        ("(i + N - s) % N", BACK),
+        (ON, ON),
+        ("i - (i - s) // N * 0", "i"),
+    ],
+)
+def test_a_remainder_is_affine_in_each_period(spec: str, code: str) -> None:
+    assert verdict(ROLLED.replace("SPEC", spec).replace("CODE", code), "rolled") is Verdict.PROVED
+
+
+@pytest.mark.parametrize(
+    ("spec", "code"),
+    [
+        ("(i + s) % N", BACK),
+        ("(i - s) % N", ON),
+        ("(i + s) % N", ON.replace("- N", "- N + 1")),
+        ("(i + s) // N", ON),
+        (ON.replace("<", "<="), ON),
+        (ON.replace("i + s, i + s - N", "i + s - N, i + s"), ON),
+    ],
+)
+def test_another_period_is_refuted(spec: str, code: str) -> None:
+    assert verdict(ROLLED.replace("SPEC", spec).replace("CODE", code), "rolled") is Verdict.REFUTED
+
+
+def test_only_the_nearest_periods_are_known() -> None:
+    text = ROLLED.replace("SPEC", "(i + s) % N").replace("CODE", ON)
+    assert verdict(text.replace("s < N)", "s <= 2 * N)").replace("- N)", "- N - N)"), "rolled") is not Verdict.PROVED

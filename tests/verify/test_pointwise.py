@@ -28,6 +28,29 @@ CASES = (
         (("0.5 <= alpha", "alpha > 0.5"), ("0.5 <= alpha", "0.75 < alpha")),
     ),
     Case(
+        "an exponential of a logarithm, of what a choice makes positive",
+        rows("al.where(x[i] < 1.0, 1.0 - x[i], w[i])", stored("al.where(v < 1.0, al.exp(al.log(1.0 - v)), u)")),
+        (
+            ("w[i])", "1.0 - x[i])"),
+            ("al.where(v < 1.0, al.exp(al.log(1.0 - v)), u)", "al.exp(al.log(1.0 - v))"),
+            ("al.where(v < 1.0", "al.where(v < 2.0"),
+            ("al.log(1.0 - v)", "al.log(v - 1.0)"),
+            ("al.log(1.0 - v)", "2.0 * al.log(1.0 - v)"),
+        ),
+        (("v < 1.0", "~(v >= 1.0)"),),
+    ),
+    Case(
+        "an exponential of a logarithm, in one of two cases only",
+        rows(
+            "al.where(w[i] > 0.0, al.where(x[i] < 1.0, 1.0 - x[i], 0.0), x[i])",
+            stored("al.where(u > 0.0, al.where(v < 1.0, al.exp(al.log(1.0 - v)), 0.0), v)"),
+        ),
+        (
+            ("0.0), v)", "0.0), al.exp(al.log(1.0 - v)))"),
+            ("0.0), v)", "0.0), 1.0 - al.exp(al.log(1.0 - v)))"),
+        ),
+    ),
+    Case(
         "GELU by a sigmoid",
         rows(GELU, stored("v * al.sigmoid(1.5957691216 * v * (1.0 + 0.044715 * v * v))")),
         (("1.5957691216", "0.7978845608"), ("v * v)", "v)"), ("al.sigmoid(", "al.tanh(")),

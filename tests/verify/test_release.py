@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from argus.cli.main import main
-from argus.compile import compile
+from argus.compile import compile, elaborate, lower, release, verify
 from argus.diagnostic import SourceError, Verdict, VerificationError
 from argus.frontend import Options
 from argus.source import SourceFile
@@ -107,3 +108,41 @@ def test_a_build_says_what_was_accepted(tmp_path: Path) -> None:
     assert main(["build", str(file), "--target", "sm_80", "-o", str(tmp_path)]) == 0
     assert "// tested, not proved: spec-unknown was accepted" in (tmp_path / "sine.sm_80.cu").read_text()
     assert json.loads((tmp_path / "sine.sm_80.json").read_text())["accepted"] == ["spec-unknown"]
+
+
+@pytest.mark.parametrize("code", ["races-unknown", "bounds-unknown"])
+def test_safety_is_not_released_by_name(code: str) -> None:
+    explicit = lower(elaborate(source(), "sine", Options("cpu")), "cpu")
+    report = verify(explicit)
+    (found,) = report.diagnostics
+    assert release(explicit, report, ("spec-unknown", code)).accepted == ("spec-unknown",)
+    unsafe = replace(report, diagnostics=(found, replace(found, code=code)))
+    with pytest.raises(VerificationError) as caught:
+        release(explicit, unsafe, ("spec-unknown", code))
+    assert code in {d.code for d in caught.value.diagnostics}
+
+
+def test_a_package_says_what_was_accepted(tmp_path: Path, require_tool: object) -> None:
+    require_tool("g++", "clang++", "c++")  # type: ignore[operator]
+    file = tmp_path / "k.py"
+    for value, verdict, accepted in ((RIGHT, "unknown", ["spec-unknown"]), ("al.sin(2.0 * v)", "proved", [])):
+        file.write_text(source(value=value).text)
+        assert main(["build", f"{file}::sine", "--target", "cpu", "--package", str(tmp_path / verdict)]) == 0
+        (binary,) = json.loads((tmp_path / verdict / "manifest.json").read_text())["binaries"]
+        assert (binary["verdict"], binary["accepted"]) == (verdict, accepted)
+
+
+PROGRAM = """
+@argus.program
+def twice(x: al.Tensor[al.float32, "N"], y: al.Tensor[al.float32, "N"]):
+    al.requires(x.shape[0] > 0)
+    al.spec(y, lambda n: al.sin(2.0 * x[n]))
+    sine(x, y)
+"""
+
+
+@pytest.mark.parametrize(("value", "code"), [(RIGHT, 3), ("al.sin(2.0 * v)", 0)])
+def test_a_program_of_an_accepted_kernel_stays_unknown(tmp_path: Path, value: str, code: int) -> None:
+    file = tmp_path / "k.py"
+    file.write_text(source(value=value).text + PROGRAM)
+    assert main(["check", f"{file}::twice"]) == code

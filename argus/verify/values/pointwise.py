@@ -270,19 +270,23 @@ class _Values:
         return self.algebra.variables[powers[0][0]].logarithm if alone else None
 
     def _logarithm(self, a: Quotient) -> Quotient:
-        if not self.algebra.positive(a.upper):
-            return self.algebra.whole(self._variable("log", a, Variable(partial=True)))
-        upper, lower = self._logarithm_of(a.upper), self._logarithm_of(a.lower)
-        return self.algebra.whole(self.algebra.add(upper, lower, -1.0))
+        algebra = self.algebra
+        always = algebra.positive(a.upper)
+        if not always and not algebra.follows(a.upper, list(self.case.known), True):
+            return algebra.whole(self._variable("log", a, Variable(partial=True)))
+        upper = self._logarithm_of(a.upper, "log" if always else "log of what is positive in a case")
+        return algebra.whole(algebra.add(upper, self._logarithm_of(a.lower, "log"), -1.0))
 
-    def _logarithm_of(self, a: Poly) -> Poly:
-        """The logarithm of a positive polynomial, exponents and a number taken out of it."""
+    def _logarithm_of(self, a: Poly, name: str) -> Poly:
+        """The logarithm of a positive polynomial, exponents and a number taken out of it.
+
+        `name`: variables with a name stand for the same logarithm in each case that has them."""
         power, rest = self.algebra.split(a)
-        first = rest.numbers()[min(rest.terms)]
+        first = abs(rest.numbers()[min(rest.terms)])
         power, rest = self.algebra.add(power, number(math.log(first))), self._scaled(rest, 1 / first)
         if rest.constant is not None:
             return power
-        return self.algebra.add(power, self._variable("log", self.algebra.whole(rest), Variable(logarithm=rest)))
+        return self.algebra.add(power, self._variable(name, self.algebra.whole(rest), Variable(logarithm=rest)))
 
     def _root(self, a: Quotient) -> Poly:
         if not self.algebra.never_negative(a.upper):

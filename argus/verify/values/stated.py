@@ -197,7 +197,7 @@ class Stated:
         """Return {instance -> cell}. Cells reached through index tensors have the form of `DataFlow.indirect_cells`.
 
         If an index is a number that the block loads once, the cell to which the kernel's name of that number leads is
-        another name of the same cell.
+        another name of the same cell. So is the cell at the affine number that an index is in some places.
         """
         if all(self.model.translator.plain(e, place.coords) for e in spec.index):
             numbers = [self.model.translator.integer(e, place.coords) for e in spec.index]
@@ -216,12 +216,32 @@ class Stated:
         itself."""
         if not isinstance(index, Elem):
             translator = self.model.translator
-            return [("true", translator.integer(index, place.coords))] if translator.plain(index, place.coords) else []
+            plain = translator.plain(index, place.coords)
+            return [("true", translator.integer(index, place.coords))] if plain else self._in_parts(index, place)
         return [
             (self._equations(index, access, place), self.model.translator.integer(Param(name, index.dtype), ()))
             for access, name in self._loaded.items()
             if access.obj == index.obj and not any(map(elements_of, (*index.index, *access.index)))
         ]
+
+    def _in_parts(self, index: Expr, place: Place) -> list[tuple[str, str]]:
+        """Return where an index is affine, and its text there: each side of a choice, and a quotient or remainder by a
+        size in the first period of the size and in those beside it."""
+        translator = self.model.translator
+        match index:
+            case Op(op="floordiv" | "mod" as name, args=(a, Param() as size)) if translator.plain(a, place.coords):
+                number, n = translator.integer(a, place.coords), translator.integer(size, ())
+                return [
+                    (f"({k} * {n} <= {number} and {number} < {k + 1} * {n})",
+                     str(k) if name == "floordiv" else f"({number} - {k} * {n})")
+                    for k in (-1, 0, 1)
+                ]  # fmt: skip
+            case Op(op="where", args=(condition, yes, no)):
+                there = translator.condition(condition, place.coords)
+                first = [(f"({there} and {known})", text) for known, text in self._names(yes, place)]
+                return [*first, *((f"(not {there} and {known})", text) for known, text in self._names(no, place))]
+            case _:
+                return []
 
     def _equations(self, elem: Elem, access: Access, place: Place) -> str:
         """Return the condition that an element is the accessed one."""
@@ -235,8 +255,17 @@ class Stated:
             if isinstance(expr, Elem):
                 inner = [self.model.translator.integer(e, place.coords) for e in expr.index]
                 return self._map(place, element(index_data(expr.obj), inner))
+            if isinstance(expr, Op) and expr.op == "where":
+                return chosen(expr)
             plain = self.model.translator.plain(expr, place.coords)
             return self._map(place, Tuple((self.model.translator.integer(expr, place.coords),))) if plain else None
+
+        def chosen(expr: Op) -> UnionMap:
+            """Return the image of a choice between integers by a condition on indices."""
+            condition, yes, no = expr.args
+            there = self._set(place, self.model.translator.condition(condition, place.coords))
+            elsewhere = self._set(place, "true").subtract(there)
+            return image_of(yes, leaf).intersect_domain(there).union(image_of(no, leaf).intersect_domain(elsewhere))
 
         return image_of(index, leaf)
 
