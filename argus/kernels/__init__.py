@@ -12,7 +12,7 @@ from argus.kernels.cache_append import cache_append
 from argus.kernels.conv1d import causal_conv1d
 from argus.kernels.cross_entropy import cross_entropy
 from argus.kernels.cross_entropy_backward import cross_entropy_backward
-from argus.kernels.delta_rule import gated_delta_rule
+from argus.kernels.delta_rule import gated_delta_rule, gated_delta_step
 from argus.kernels.gemm import gemm
 from argus.kernels.layernorm import add_layernorm, layernorm
 from argus.kernels.layernorm_backward import layernorm_backward
@@ -51,6 +51,7 @@ __all__ = [
     "cross_entropy",
     "cross_entropy_backward",
     "gated_delta_rule",
+    "gated_delta_step",
     "layernorm",
     "layernorm_backward",
     "linear_attention",

@@ -134,14 +134,27 @@ def chunk_terms(
     al.store(keys[b, h, t0 : t0 + CHUNK, 0:E], y.to(DTYPE))
 
 
+@argus.func
+def state_at(k, level, first, u, b, h, t, d, e, SHARED):
+    """Return an element of the state before token t."""
+    added = al.sum(
+        lambda s: al.where(
+            s < t, decay(level[b, h, t], level[b, h, s + 1]) * u[b, h, s, d] * k[b, s, h // SHARED, e], 0.0
+        )
+    )
+    return added + (0.0 if first is None else decay(level[b, h, t], level[b, h, 0]) * first[b, h, d, e])
+
+
 @argus.kernel(num_warps=4)
 def chunk_updates(
     k: al.Tensor[DTYPE, "B T J E"],
     level: al.Tensor[al.float32, "B H T1"],
     values: al.Tensor[DTYPE, "B H T D"],
     keys: al.Tensor[DTYPE, "B H T E"],
+    first: al.Tensor[al.float32, "B H D E"] | None,
     states: al.Tensor[DTYPE, "B H C D E"],
     u: al.Tensor[DTYPE, "B H T D"],
+    last: al.Tensor[al.float32, "B H W F"],
     DTYPE: al.constexpr = al.bfloat16,
     CHUNK: al.constexpr = 64,
     SHARED: al.constexpr = 1,
@@ -149,27 +162,20 @@ def chunk_updates(
     BLOCK: al.constexpr = 32,
     STAGES: al.constexpr = 2,
 ):
-    """Compute the state before each chunk, `states`, the sum over earlier tokens of `u k`, decayed up to there, and
-    `u = values - keys @ states`."""
+    """Compute the state before each chunk, `states`, and behind all of them, `last`: the sum over earlier tokens of `u
+    k`, decayed up to there, and `first`, the state before all tokens; and `u = values - keys @ states`."""
     B, T, J, H, D, C = k.shape[0], k.shape[1], k.shape[2], u.shape[1], u.shape[3], states.shape[2]
     al.requires((level.shape[2] > T) & (J * SHARED == H) & (T == C * CHUNK) & (T < 2**28) & (D % BLOCK == 0))
+    al.requires((last.shape[2] <= D) & (last.shape[3] <= E))
     al.spec(
         u,
         lambda b, h, t, d: values[b, h, t, d] - al.sum(lambda e: keys[b, h, t, e] * states[b, h, t // CHUNK, d, e]),
     )
-    al.spec(
-        states,
-        lambda b, h, c, d, e: al.sum(
-            lambda s: al.where(
-                s < c * CHUNK,
-                decay(level[b, h, c * CHUNK], level[b, h, s + 1]) * u[b, h, s, d] * k[b, s, h // SHARED, e],
-                0.0,
-            )
-        ),
-    )
+    al.spec(states, lambda b, h, c, d, e: state_at(k, level, first, u, b, h, c * CHUNK, d, e, SHARED))
+    al.spec(last, lambda b, h, d, e: state_at(k, level, first, u, b, h, T, d, e, SHARED))
     place, h, b = al.grid(D // BLOCK, H, B)
     d0 = place * BLOCK
-    state = al.zeros((BLOCK, E), al.float32)
+    state = al.zeros((BLOCK, E), al.float32) if first is None else al.load(first[b, h, d0 : d0 + BLOCK, 0:E])
     for c in al.pipelined(0, C, 1, stages=STAGES):
         t0 = c * CHUNK
         t = t0 + al.arange(CHUNK)
@@ -188,3 +194,60 @@ def chunk_updates(
         ut = al.stage((new.to(al.float32) * left[:, None]).to(DTYPE))
         state = state * decay(end, al.load(level[b, h, t0]))
         state = al.mma(al.trans(ut), al.trans(kt), state)
+    al.store(last[b, h, d0 : d0 + BLOCK, 0:E], state, boundary_check=(0, 1))
+
+
+@argus.func
+def written(k, v, log_decay, beta, before, b, h, d, SHARED):
+    """Return element d of what a token writes at its key."""
+    kept = al.sum(lambda n: before[b, h, d, n] * k[b, h // SHARED, n])
+    return beta[b, h] * (v[b, h, d] - al.exp(log_decay[b, h]) * kept)
+
+
+@argus.kernel(num_warps=4)
+def delta_step(
+    q: al.Tensor[DTYPE, "B J E"],
+    k: al.Tensor[DTYPE, "B J E"],
+    v: al.Tensor[DTYPE, "B H D"],
+    log_decay: al.Tensor[al.float32, "B H"],
+    beta: al.Tensor[al.float32, "B H"],
+    before: al.Tensor[al.float32, "B H D E"],
+    after: al.Tensor[al.float32, "B H D E"],
+    out: al.Tensor[DTYPE, "B H D"],
+    DTYPE: al.constexpr = al.bfloat16,
+    SHARED: al.constexpr = 1,
+    ROWS: al.constexpr = 16,
+    BLOCK: al.constexpr = 128,
+):
+    """Compute the state `after` one token of each sequence from that `before` it, and the token's `out`."""
+    B, J, H, D, E = q.shape[0], q.shape[1], v.shape[1], v.shape[2], q.shape[2]
+    al.requires((J * SHARED == H) & (E <= BLOCK))
+    al.invariant(after, B)
+    al.invariant(out, B)
+    al.spec(
+        after,
+        lambda b, h, d, e: (
+            al.exp(log_decay[b, h]) * before[b, h, d, e]
+            + written(k, v, log_decay, beta, before, b, h, d, SHARED) * k[b, h // SHARED, e]
+        ),
+    )
+    al.spec(
+        out,
+        lambda b, h, d: (
+            al.exp(log_decay[b, h]) * al.sum(lambda e: before[b, h, d, e] * q[b, h // SHARED, e])
+            + written(k, v, log_decay, beta, before, b, h, d, SHARED)
+            * al.sum(lambda e: k[b, h // SHARED, e] * q[b, h // SHARED, e])
+        ),
+    )
+    place, h, b = al.grid(al.cdiv(D, ROWS), H, B)
+    d, e = place * ROWS + al.arange(ROWS), al.arange(BLOCK)
+    live = (d < D)[:, None] & (e < E)
+    state = al.load(before[b, h, d[:, None], e], mask=live)
+    kt = al.load(k[b, h // SHARED, e], mask=e < E).to(al.float32)[None, :]
+    qt = al.load(q[b, h // SHARED, e], mask=e < E).to(al.float32)[None, :]
+    value = al.load(v[b, h, d], mask=d < D).to(al.float32)
+    left = al.exp(al.load(log_decay[b, h]))
+    new = al.load(beta[b, h]) * (value - left * al.sum(state * kt, axis=1))
+    al.store(after[b, h, d[:, None], e], left * state + new[:, None] * kt, mask=live)
+    result = left * al.sum(state * qt, axis=1) + new * al.sum(kt * qt, axis=1)
+    al.store(out[b, h, d], result.to(DTYPE), mask=d < D)
