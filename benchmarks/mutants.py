@@ -139,6 +139,7 @@ SUBJECTS: tuple[Subject, ...] = (
     Subject("argus/kernels/delta_scan.py", "chunk_inverses"),
     Subject("argus/kernels/delta_scan.py", "chunk_terms", num_warps=8),
     Subject("argus/kernels/delta_scan.py", "chunk_updates", shares=3),
+    Subject("argus/kernels/delta_scan.py", "delta_step"),
     Subject("argus/kernels/conv1d.py", "convolved"),
     Subject("argus/kernels/dispatch.py", "count_pairs"),
     Subject("argus/kernels/dispatch.py", "add_counts", alignment=4),

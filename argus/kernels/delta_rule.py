@@ -1,4 +1,4 @@
-"""The gated delta rule on PyTorch tensors: the launches of `argus.kernels.delta_scan` in order, or one for one token."""
+"""The gated delta rule on PyTorch tensors: the launches of `argus.kernels.delta_scan`, in chunks or for one token."""
 
 from __future__ import annotations
 

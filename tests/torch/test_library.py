@@ -21,6 +21,7 @@ from tests.kernels.common import random  # noqa: E402
 
 Make = Callable[[], tuple[Any, ...]]
 
+DECAY_AND_STATE = -torch.ones(2, 2), torch.ones(2, 2), torch.ones(2, 2, 4, 4)
 DECAYS = torch.arange(40.0).view(1, 20, 2) / 100
 INDEX = torch.tensor([0, 3, -100, 19])
 PAGES, LENS = torch.tensor([[3, 1], [2, 0]], dtype=torch.int32), torch.tensor([17, 32], dtype=torch.int32)
@@ -129,6 +130,11 @@ CASES: dict[str, tuple[Callable[..., Any], Make, Make]] = {
         kernels.log_softmax_backward,
         lambda: (random(4, 20), random(4, 20, seed=1)),
         lambda: (random(4, 20), random(3, 20)),
+    ),
+    "gated_delta_step": (
+        kernels.gated_delta_step,
+        lambda: (*(random(2, 1, 4, dtype="float16"),) * 2, random(2, 2, 4, dtype="float16"), *DECAY_AND_STATE),
+        lambda: (*(random(2, 1, 4, dtype="float16"),) * 2, random(2, 3, 4, dtype="float16"), *DECAY_AND_STATE),
     ),
     "gated_delta_rule": (
         kernels.gated_delta_rule,
@@ -318,6 +324,7 @@ OPERATORS: dict[str, Make] = {
     "causal_conv1d": lambda: (random(2, 5, 20), random(20, 4), random(20), "silu"),
     "cross_entropy": lambda: (*CASES["cross_entropy"][1](), -100),
     "layernorm": lambda: (*CASES["layernorm"][1](), 1e-5),
+    "gated_delta_step": CASES["gated_delta_step"][1],
     "gated_delta_rule": CASES["gated_delta_rule"][1],
     "linear_attention": CASES["linear_attention"][1],
     "matmul": lambda: (random(4, 20), random(20, 8), None, None, None, None, None, torch.float32, True, True),
