@@ -34,6 +34,7 @@ from argus.verify.reductions.clamps import unlimited
 from argus.verify.reductions.counts import spelled
 from argus.verify.reductions.joined import joined
 from argus.verify.reductions.named import Named, named
+from argus.verify.reductions.renumbered import renumbered
 from argus.verify.report import Report, Timing, verdict_of, with_opinions
 from argus.verify.search import Trial, search
 from argus.verify.witness import Replays, diagnostics, documented, to_diagnostic
@@ -200,7 +201,7 @@ class _Run:
         """
         kernel = model.kernel
         one = kernel if self.exact else alone(kernel)
-        form = named(one)
+        form = named(renumbered(one))
         weaker = None if self.exact else self._weaker(kernel, form)
         # A name for a bound that is the same for all blocks hardly makes sets simpler.
         varied = any(map(differs_by_block, form.definitions)) or block_bounds(sites(kernel))
