@@ -190,13 +190,13 @@ def _batch_norm_with_statistics(
 ) -> tuple[Any, Any, Any]:
     """Decompose a batch norm whose statistics are given into a factor and a summand for each channel.
 
-    Both are computed from views in the image's shape, so that they become part of the kernel before or after them. It
-    computes them once for each channel of a tile."""
+    They have the image's shape, so that they become part of the kernel before or after them, which computes them once
+    for each channel of a tile."""
 
     def along(parameter: Any) -> Any:
-        return parameter.reshape(1, -1, *(1,) * (x.dim() - 2)).expand(x.shape)
+        return parameter.reshape(1, -1, *(1,) * (x.dim() - 2))
 
-    factor = torch.rsqrt(along(variance) + eps)
+    factor = torch.rsqrt(along(variance).expand(x.shape) + eps)
     factor = factor if weight is None else factor * along(weight)
     moved = along(mean) * factor
     made = wide(x) * factor + (-moved if bias is None else along(bias) - moved)

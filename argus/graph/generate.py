@@ -257,7 +257,23 @@ class Emitter:
         into the term, because a separate tile behind a product may need more registers than there are."""
         uses = Counter(load.source for load in walk(term) if isinstance(load, Load) and load.source is not None)
         inner = {value for n in self.group.nodes for value in inputs(n) if self.is_inner(value)}
-        return {v for v, count in uses.items() if count == 1 and v in inner}
+        return {v for v, count in uses.items() if count == 1 and v in inner and self.fills(v)}
+
+    def fills(self, value: Value) -> bool:
+        """Return True if a value differs along the tile's rows and along its columns. Other values take few registers,
+        fewer than what they are computed from."""
+        axes = self.axes_of(value)
+        return any(a in axes for a in self.across) and (self.tile.rows is None or self.tile.rows in axes)
+
+    def axes_of(self, value: Value) -> frozenset[Axis]:
+        """Return the axes along which a value differs."""
+        if value not in self.group.space:
+            return frozenset(self.param(value).axes) if meta_of(value) is not None else frozenset()
+        row = capture.row(value[0])
+        if row is None or not (row.kind == POINTWISE or is_view(value[0])):
+            return frozenset(self.layout.axes)
+        read = (v for v in inputs(value[0]) if not capture.is_constant(v[0]))
+        return frozenset().union(*map(self.axes_of, read))
 
     def is_inner(self, value: Value) -> bool:
         """Return True for the result of an elementwise operator that has a single reader in the group."""

@@ -69,6 +69,7 @@ class _Partitioner:
         self.group_of: dict[Any, Group] = {}
         self.left: dict[Any, str] = {}
         self.closed: set[int] = set()  # An operator that writes closes all earlier groups.
+        self.read: dict[Any, list[Any]] = {}
         self.order = {node: place for place, node in enumerate(graph.nodes)}
 
     def run(self) -> Partition:
@@ -201,7 +202,10 @@ class _Partitioner:
 
     def sources(self, node: Node) -> list[Any]:
         """Return the nodes whose results an operator reads."""
-        return [base(value)[0] for value in inputs(node)] if node.op == "call_function" else []
+        if node not in self.read:
+            own = inputs(node) if node.op == "call_function" else ()
+            self.read[node] = [base(value)[0] for value in own]
+        return self.read[node]
 
     def find_outputs(self, groups: Iterable[Group]) -> None:
         """Set the outputs of each group: the values that others need."""
