@@ -13,7 +13,6 @@ import torch
 from argus.diagnostic import LaunchError
 from argus.graph import capture, fallback
 from argus.graph.assemble import Step, assemble, subgraph
-from argus.graph.attention import narrow_attention
 from argus.graph.calls import call_library
 from argus.graph.channels import keep_channels_last
 from argus.graph.choice import why_left
@@ -21,27 +20,20 @@ from argus.graph.compare import DIFFERENT, SAME, Different, compare_all
 from argus.graph.costs import costly_part
 from argus.graph.decompose import decompositions
 from argus.graph.entries import of_graph, of_kernel, of_left, of_library, request
-from argus.graph.folded import fold_constants
 from argus.graph.group import Group
-from argus.graph.grouped import multiply_groups
 from argus.graph.kernel import Generator, KernelText, generate, is_read_by_boxes
 from argus.graph.launch import Kernel
-from argus.graph.numbers import fold_numbers
 from argus.graph.options import Options
 from argus.graph.owner import owner_of_trace, owns, why_nothing
 from argus.graph.partition import Apart, Partition, narrowest, partition
-from argus.graph.phases import store_in_turns
-from argus.graph.picked import pick_before_softmax
-from argus.graph.pooled import pool_by_rows
 from argus.graph.prove import Outcome, Proofs
 from argus.graph.provers import Provers
 from argus.graph.recurrent import take_recurrent
 from argus.graph.repeated import repeat_pixels
 from argus.graph.replay import replayed
 from argus.graph.report import Entry, Graph, Report, measure
+from argus.graph.rewrites import rewrite
 from argus.graph.row import NotExpressible
-from argus.graph.scans import scan_from_the_end, scan_whole_rows
-from argus.graph.softplus import shorten_softplus
 from argus.graph.space import Mismatch
 from argus.graph.views import A_VIEW
 from argus.graph.widened import widen_where_read
@@ -137,16 +129,7 @@ class _Compilation:
         self, gm: torch.fx.GraphModule, options: Options, generator: Generator | None, survey: Survey | None,
         provers: Provers,
     ) -> None:  # fmt: skip
-        fold_numbers(gm)
-        fold_constants(gm)
-        multiply_groups(gm)
-        narrow_attention(gm)
-        scan_whole_rows(gm)
-        scan_from_the_end(gm)
-        pool_by_rows(gm)
-        pick_before_softmax(gm)
-        shorten_softplus(gm)
-        store_in_turns(gm, lambda node: is_read_by_boxes(node, _target(node, survey)))
+        rewrite(gm, lambda node: is_read_by_boxes(node, _target(node, survey)))
         self.gm, self.options, self.generator, self.survey, self.provers = gm, options, generator, survey, provers
         self.texts: dict[Any, KernelText] = {}
         self.refused: dict[Any, str] = {}

@@ -21,6 +21,7 @@ import torch
 
 from argus.graph.columns import has_columns
 from argus.graph.convolution_tiles import FEW_CHANNELS, LEAST_CHANNELS, LEAST_FILTERS, row_width
+from argus.graph.phase_taps import PhaseTaps, in_phases
 from argus.graph.precise import HIGH, LOW, split
 from argus.graph.turns import in_turns, ordered
 from argus.graph.windows import each
@@ -317,7 +318,7 @@ def _by_phases(
     if groups > 1 and (groups > _MOST_ZEROS or not _boxes(x, x.shape[1])):
         return None
     filters, dims = (weight if groups == 1 else _for_all_channels(weight, groups)).transpose(0, 1), x.dim() - 2
-    ones, borders, turns = [1] * dims, [], []
+    ones, borders, turns, taps = [1] * dims, [], [], list[PhaseTaps]()
     for d in range(dims):
         common = gcd(stride[d], dilation[d]) if shared else 1
         reach = dilation[d] * (weight.shape[2 + d] - 1)
@@ -328,14 +329,14 @@ def _by_phases(
         begin = min(range(step), key=lambda b: (_reached(reach, step, border - b)[1], b))
         low, count = _reached(reach, step, border - begin)
         made = -(-(-(-size // common) + begin) // step)
-        filters = _phased(filters, d, (step, dilation[d] // common, border - begin), (low, count))
+        taps.append(PhaseTaps(step, dilation[d] // common, border - begin, low, count))
         borders.append((-low, made - x.shape[2 + d] + low + count - 1))
         turns.append(_Turns(step, begin, common, first, size))
     phases = prod(turn.step for turn in turns)
-    zeros = prod(filters.shape[2 + dims :]) * phases * groups > _MOST_ZEROS * prod(weight.shape[2:])
+    zeros = prod(t.count for t in taps) * phases * groups > _MOST_ZEROS * prod(weight.shape[2:])
     if zeros or filters.shape[0] * phases < LEAST_FILTERS:
         return None
-    together, none = filters.movedim(dims, 0).movedim(1, dims).flatten(0, dims), [0] * dims
+    together, none = in_phases(filters, taps), [0] * dims
     made = aten.convolution.default(_bordered(x, borders), together, None, ones, none, ones, False, none, 1)
     apart = made.unflatten(1, (*(turns[d].step for d in ordered(dims)), -1))
     result = in_turns(apart, *([getattr(t, key) for t in turns] for key in ("begin", "common", "first", "size")))
@@ -370,20 +371,3 @@ def _reached(reach: int, step: int, border: int) -> tuple[int, int]:
     """Return the least `e`, and how many there are, for taps whose last one is `reach` places from the first."""
     high, low = (step - 1 + border) // step, -((reach - border) // step)
     return low, high - low + 1
-
-
-def _phased(filters: Any, d: int, steps: tuple[int, int, int], taps: tuple[int, int]) -> Any:
-    """Cut the taps of spatial dimension `d` into phases, which become dimension 1 + d; the other taps stay behind.
-
-    Filters have the dimensions [filter, phases of earlier dimensions, channel, taps]. `steps`: of phases, of taps, and
-    the border; `taps`: the least `e` and the number of taps of a phase."""
-    (step, gap, border), (low, count), at = steps, taps, 2 + 2 * d
-    if gap > 1:
-        filters = filters.unsqueeze(at + 1)
-        filters = torch.nn.functional.pad(filters, [0, 0] * (filters.dim() - at - 2) + [0, gap - 1])
-        filters = filters.flatten(at, at + 1)
-        filters = filters.narrow(at, 0, filters.shape[at] - gap + 1)
-    before = (low + count - 1) * step - border
-    behind = count * step - before - filters.shape[at]
-    padded: Any = torch.nn.functional.pad(filters, [0, 0] * (filters.dim() - at - 1) + [before, behind])
-    return padded.unflatten(at, (count, step)).flip(at).movedim(at + 1, 1 + d)
