@@ -55,6 +55,7 @@ _BLOCKS = (
     (64, 7168, 2048),
 )
 _INT4 = tuple((m, n, k) for n, k in ((28672, 8192), (4096, 4096), (14336, 4096), (4096, 14336)) for m in (1, 16, 64))
+_ROWS = tuple((m, n, k) for n, k in ((4096, 4096), (4096, 14336), (28672, 4096)) for m in (1, 64, 1024, 8192))
 _GROUP = 128
 _TILE = 128  # rows and columns that share a scale
 
@@ -67,6 +68,7 @@ def cases() -> tuple[Case, ...]:
         *(_blocks(*shape) for shape in _BLOCKS),
         *(_sorted(m, down) for m in _MODELS for down in (False, True)),
         *(_int4(*shape) for shape in _INT4),
+        *(_invariant(*shape) for shape in _ROWS),
     )
 
 
@@ -340,6 +342,25 @@ def _blocks(rows: int, columns: int, depth: int) -> Case:
 
     sides = {OURS: ours, DEEP: deep, "torch._scaled_mm": vendor}
     return Case("float8 blocks", f"{rows} x {columns} x {depth}", operands, sides, error, 2 * rows * columns * depth)
+
+
+def _invariant(rows: int, columns: int, depth: int) -> Case:
+    """A product whose bits do not depend on the number of rows, beside our fastest."""
+
+    def ours(invariant: bool) -> Side:
+        from argus.kernels import matmul
+
+        return Side(partial(matmul, batch_invariant=invariant))
+
+    def error(found: Any, a: Any, b: Any) -> float:
+        return distance(found[-1:], a[-1:].double() @ b.double())
+
+    def operands() -> Sequence[Any]:
+        return normal(rows, depth), normal(columns, depth).T
+
+    name = f"product {rows} x {columns} x {depth}"
+    sides = {OURS: partial(ours, True), "our fastest": partial(ours, False)}
+    return Case("batch-invariant", name, operands, sides, error, 2 * rows * columns * depth)
 
 
 def _int4(tokens: int, rows: int, depth: int) -> Case:
