@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from argus.ir.expr import Param
+from tests import indices
+from tests.backend.emitted import examples
 from tests.strategies import ASYNCHRONOUS
 from tests.verify.differential import Tally, run
 
 SEED = 9712
+
 
 def agreed(tally: Tally, count: int) -> None:
     assert not tally.disagreements, "\n\n".join(tally.disagreements)
@@ -41,3 +45,9 @@ def test_right_ones_are_proved_and_wrong_ones_refuted(family: str) -> None:
     wrong = run(12, SEED, only=ASYNCHRONOUS[family](right=False))
     assert not wrong.disagreements, "\n\n".join(wrong.disagreements)
     assert wrong.total("refuted"), wrong.table()
+
+
+def test_sizes_of_drawn_segments_are_those_of_tensors() -> None:
+    """A launch takes sizes from tensors: a kernel with another size cannot run."""
+    for kernel in examples(indices.segments(), 30, 1):
+        assert set(kernel.sizes) <= {e.name for t in kernel.tensors for e in t.shape if isinstance(e, Param)}
