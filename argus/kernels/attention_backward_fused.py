@@ -140,7 +140,7 @@ def attention_backward_scaled(
         al.spec(dq, lambda b, h, i, d: sums[b, h, d // 8 * 8 + d % 4 * 2 + d % 8 // 4, i] * (scale * LN2))
         columns = al.load(sums[batch, head, :, first : first + ROWS], boundary_check=(1,)) * (scale * LN2)
         columns = al.reshape(al.permute(al.reshape(columns, (D // 8, 4, 2, ROWS)), (0, 2, 1, 3)), (D, ROWS))
-        x = al.load(al.trans(al.stage(columns.to(DTYPE))))
+        x = al.trans(columns.to(DTYPE))
     else:
         al.spec(dq, lambda b, h, i, d: sums[b, h, i, d] * (scale * LN2))
         x = (al.load(sums[batch, head, first : first + ROWS, :], boundary_check=(0,)) * (scale * LN2)).to(DTYPE)
