@@ -31,13 +31,13 @@ _HALVES = ("bfloat16", "float16")
 _FEW = 256  # tokens up to which products read packed weights
 _ENOUGH = 200
 """Number of blocks above which sums are not cut into parts."""
-_BLOCKS = {4: 512, 8: H200.multiprocessors, 16: H200.multiprocessors}
-"""The largest number of blocks that parts may make, by their warps: larger blocks have a multiprocessor each."""
+_BLOCKS = {4: 2 * H200.multiprocessors, 8: H200.multiprocessors, 16: H200.multiprocessors}
+"""The largest number of blocks that parts may make, by their warps: all of them run at once."""
 _MOST_TOKENS = 64  # of a tile
 _BUSY = 100  # blocks that keep the machine busy
 _TOGETHER = 8  # scales in 16 bytes
 _MOST_PARTS = 16
-_LEAST_DEPTH = 1024  # of a part
+_LEAST_DEPTH = 2048  # of a part; half of it where there are fewer blocks than multiprocessors
 _SCALES, _MOST_SCALES = 64, 128  # groups whose scales fill 128 bytes, and the most that a tile has room for
 _SMALLEST_GROUP = {4: 32, 8: 16}
 
@@ -109,12 +109,11 @@ def tile_of(target: str, tokens: int, rows: int, depth: int, bits: int, group: i
 
     `aligned`: the copy engine can bring all operands.
     """
-    shape = _tile(target, tokens, rows, -(-depth // group), aligned)
+    shape = _tile(target, tokens, rows, depth, group, aligned)
     unit = max(_TOGETHER * group, span(bits))  # the copy engine begins at whole vectors of scales
     units = -(-depth // unit)
     blocks = -(-rows // shape["ROWS"]) * -(-tokens // shape["TOKENS"])
-    enough = target == "cpu" or blocks > _ENOUGH
-    wanted = 1 if enough else min(_MOST_PARTS, _BLOCKS[shape["num_warps"]] // blocks, depth // _LEAST_DEPTH)
+    wanted = 1 if target == "cpu" or blocks > _ENOUGH else _parts(blocks, depth, shape["num_warps"])
     most = _SCALES if target == "gfx942" else _MOST_SCALES
     needed = -(-depth // (most * group))
     each = -(-units // max(1, wanted, needed)) * unit
@@ -122,9 +121,16 @@ def tile_of(target: str, tokens: int, rows: int, depth: int, bits: int, group: i
     return {**shape, "DEPTH": 0 if each >= depth else each, "SCALES": -(-scales // _SCALES) * _SCALES}
 
 
-def _tile(target: str, tokens: int, rows: int, groups: int, aligned: bool) -> dict[str, Any]:
+def _parts(blocks: int, depth: int, warps: int) -> int:
+    """Return into how many parts to cut sums of `depth` terms whose tiles make so many blocks."""
+    deep = min(_BLOCKS[warps] // blocks, depth // _LEAST_DEPTH)
+    short = min(H200.multiprocessors // blocks, 2 * depth // _LEAST_DEPTH)
+    return min(_MOST_PARTS, max(deep, short))
+
+
+def _tile(target: str, tokens: int, rows: int, depth: int, group: int, aligned: bool) -> dict[str, Any]:
     """Return the constants of a tile. With producer warps, as many computing warps share a multiprocessor as leave
-    enough blocks: unpacking weights is what they are busy with."""
+    enough blocks, parts of sums included: unpacking weights is what they are busy with."""
     if target == "cpu":
         return {"ROWS": 32, "TOKENS": 16, "STAGES": 1, "num_warps": 2}
     if target == "gfx942":  # whose matrix instructions multiply 16 columns, and whose LDS has 64 KiB
@@ -133,13 +139,13 @@ def _tile(target: str, tokens: int, rows: int, groups: int, aligned: bool) -> di
     shape = {"ROWS": 64, "TOKENS": width, "STAGES": 4, "PRODUCERS": 0, "num_warps": 4}
     if target != "sm_90a" or not aligned:
         return shape
-    shape["PRODUCERS"] = 4
-    if width == _MOST_TOKENS:
-        return {**shape, "ROWS": 128, "STAGES": 3, "num_warps": 8, "SCHEDULE": "rows"}
-    if rows >= _BUSY * 256 and groups <= _SCALES:
-        return {**shape, "ROWS": 256, "STAGES": 3, "num_warps": 16, "SCHEDULE": "rows"}
-    if rows >= _BUSY * 128:
+    shape |= {"PRODUCERS": 4, "STAGES": 3}
+    if width == _MOST_TOKENS and rows * max(1, depth // _LEAST_DEPTH) >= _BUSY * 128:
         return {**shape, "ROWS": 128, "num_warps": 8, "SCHEDULE": "rows"}
+    if width < _MOST_TOKENS and rows >= _BUSY * 256 and -(-depth // group) <= _SCALES:
+        return {**shape, "ROWS": 256, "num_warps": 16, "SCHEDULE": "rows"}
+    if width < _MOST_TOKENS and rows >= _BUSY * 128:
+        return {**shape, "ROWS": 128, "STAGES": 4, "num_warps": 8, "SCHEDULE": "rows"}
     return shape
 
 

@@ -77,9 +77,16 @@ def product_of_part(pt, zero, xt, part, EACH, BITS, DTYPE):
 
 
 @argus.func
-def column(tile, group):
-    """Return a column of a staged tile, if there is one."""
-    return None if tile is None else al.load(tile[:, group])
+def columns(tile, g, h, APART):
+    """Return columns g and h of a staged tile, if there is one; h = g + 1 if they are APART."""
+    if tile is None:
+        found = None, None
+    elif APART:
+        found = al.split(al.load(tile[:, g : g + 2]))
+    else:
+        one = al.load(tile[:, g])
+        found = one, one
+    return found
 
 
 @argus.kernel(num_warps=4)
@@ -147,10 +154,12 @@ def product_of_packed(
             xu = al.stage(x[m0 : m0 + TOKENS, k1 : k1 + EACH], boundary_check=(0, 1))
             g = (b - b0) * SHARE + part * EACH // GROUP if GROUP < SPAN else b * SPAN // GROUP - g0
             h = (b - b0) * SHARE + (part + 1) * EACH // GROUP if GROUP < SPAN else g
-            sums = product_of_part(pt, column(zt, g), xt, part, EACH, BITS, DTYPE)
-            more = product_of_part(pt, column(zt, h), xu, part + 1, EACH, BITS, DTYPE)
-            acc += sums * al.load(st[:, g]).to(al.float32)[:, None]
-            acc += more * al.load(st[:, h]).to(al.float32)[:, None]
+            z0, z1 = columns(zt, g, h, GROUP < SPAN)
+            sums = product_of_part(pt, z0, xt, part, EACH, BITS, DTYPE)
+            more = product_of_part(pt, z1, xu, part + 1, EACH, BITS, DTYPE)
+            s0, s1 = columns(st, g, h, GROUP < SPAN)
+            acc += sums * s0.to(al.float32)[:, None]
+            acc += more * s1.to(al.float32)[:, None]
     result = (acc * (1.0 / unit(DTYPE))).to(OUT)
     if DEPTH:
         al.store(al.trans(out[s, m0 : m0 + TOKENS, n0 : n0 + ROWS]), result, boundary_check=(0, 1))

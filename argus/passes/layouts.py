@@ -86,9 +86,16 @@ def joined(tile: FragmentLayout, index: Sequence[Expr], domain: tuple[int, ...])
 
 
 def brought(domain: FragmentLayout, index: Sequence[Expr], shape: tuple[int, ...]) -> FragmentLayout | None:
-    """Return the layout of a tile of `shape` that `domain` reads in another shape, such that every thread holds the
-    elements that it reads."""
-    return _reshaped(domain, shape) if _same_elements(domain.shape, index, shape) else None
+    """Return the layout of a tile of `shape` that `domain` reads in another shape, or at a fixed place of the last
+    dimension, such that every thread holds the elements that it reads. Of a pair it then holds both elements."""
+    if _same_elements(domain.shape, index, shape):
+        return _reshaped(domain, shape)
+    rank = len(domain.shape)
+    if shape[:rank] != domain.shape or tuple(index[:rank]) != coords(rank) or len(shape) != rank + 1:
+        return None
+    if not isinstance(index[rank], Const):
+        return None
+    return FragmentLayout(shape, domain.threads, (Mode(shape[rank], rank), *domain.values)).simplify()
 
 
 def _same_elements(domain: tuple[int, ...], index: Sequence[Expr], shape: tuple[int, ...]) -> bool:
