@@ -58,6 +58,8 @@ def kernels(source: SourceFile) -> tuple[str, ...]:
     names = _timed("parse", lambda: parse(source)).kernels
     if not names:
         help = "a kernel is a function at the top level of the file, under `@argus.kernel`"
+        if "@triton.jit" in source.text:
+            help += "; a kernel of Triton is written anew, see docs/guide/from-triton.md"
         message = f"there is no kernel in `{source.path}`"
         raise SourceError(Diagnostic("no-kernel", message, property="input", help=help))
     return names

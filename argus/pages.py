@@ -7,8 +7,8 @@ from pathlib import Path
 
 from argus.diagnostic import ArgusError, Diagnostic
 
-# In a checkout these folders are links to docs/errors and examples; an installed package contains copies.
-_ERRORS = Path(__file__).parent / "errors"
+# In a checkout these folders are links to docs and examples; an installed package contains copies.
+_ERRORS = Path(__file__).parent / "docs" / "errors"
 _EXAMPLES = Path(__file__).parent / "examples"
 
 

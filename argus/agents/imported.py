@@ -110,7 +110,7 @@ def _shown(stmt: ast.stmt) -> str:
 
 
 def _bound(stmt: ast.stmt) -> Iterator[str]:
-    """Yield the names that a statement binds. To import the language again changes nothing."""
+    """Yield the names that a statement binds, except those of `import argus` and `import argus.language`."""
     if isinstance(stmt, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         yield stmt.name
         return

@@ -175,7 +175,8 @@ def _global(context: Context, node: Name) -> Value:
             "unknown-name",
             f"`{name}` is {foreign.what}, which a kernel cannot use",
             node.span,
-            "put helpers of this file under `@argus.func`; pass constants as `al.constexpr` parameters",
+            "call the language's functions, such as `al.exp(x)`; put helpers of this file under `@argus.func`; pass "
+            "constants as `al.constexpr` parameters",
             notes=(Note("it comes from here", foreign.span),),
         )
     if name in habits.PYTHON:
@@ -186,6 +187,8 @@ def _global(context: Context, node: Name) -> Value:
     remedy = did_you_mean(name, known, "bind it before it is used")
     if name in habits.LIBRARIES:
         remedy = "a kernel calls functions of the language: `al.load(...)`, `al.exp(...)`"
+    if name in habits.LANGUAGES:
+        remedy = f"the language is imported as `al`: write `al.` for `{name}.`"
     if name in language.__all__:
         remedy = f"did you mean `al.{name}`?"
     stars = [path.removesuffix(".*") for alias, path in module.aliases if alias == "*"]
@@ -270,7 +273,9 @@ def _subscript(context: Context, value: Value, node: Subscript, span: Span) -> V
     if not isinstance(index, Constant) or not isinstance(index.value, int):
         context.fail("bad-index", "a tuple is indexed by one constant integer", span, "use a constant")
     if not -len(members) <= index.value < len(members):
-        context.fail("bad-index", f"there is no item {index.value} in a tuple of {len(members)}", span, "count from 0")
+        of_shape = isinstance(node.value, Attribute) and node.value.name == "shape"
+        remedy = 'the whole shape is one string: `al.Tensor[al.float32, "M N"]`' if of_shape else "count from 0"
+        context.fail("bad-index", f"there is no item {index.value} in a tuple of {len(members)}", span, remedy)
     return members[index.value]
 
 

@@ -9,8 +9,11 @@ PYTHON = {
     "enumerate": "`range`",
     "zip": "`range`",
 }
-LIBRARIES = ("np", "numpy", "torch", "math", "triton", "tl", "F", "nn", "jnp", "cp")
+LANGUAGES = ("tl", "ct", "cute")
+"""Names under which other languages of kernels are imported."""
+LIBRARIES = ("np", "numpy", "torch", "math", "triton", "F", "nn", "jnp", "cp")
 FUNCTIONS = {
+    **dict.fromkeys(("float64", "double"), "kernels compute in `al.float32` at most: convert tensors first"),
     "zeros_like": "write `al.zeros(x.shape, x.dtype)`",
     "full_like": "write `al.full(x.shape, value, x.dtype)`",
     "rand": "pass a tensor of random numbers, or compute them with `al.uint32` as examples/dropout.py does",

@@ -40,8 +40,11 @@ def loads_to_lds(stmt: Stmt) -> int:
 
 
 def in_lane_order(addresses: NDArray[np.int64], warp_size: int) -> NDArray[np.bool_]:
-    """Return a bool array `[U, W, I]` for byte addresses `[U, T, I]`: True if the lanes of warp w write one run at
-    instruction i."""
+    """Return, for each program u, warp w and instruction i, True if the warp's lanes write one run of 4 bytes each, in
+    the order of the lanes.
+
+    `addresses[u, t, i]` is the byte address of thread t; the result is indexed `[u, w, i]`.
+    """
     lanes = addresses.reshape(addresses.shape[0], -1, warp_size, addresses.shape[-1])
     wanted = lanes[:, :, :1] + 4 * np.arange(warp_size)[:, None]
     return np.asarray((lanes == wanted).all(axis=2))

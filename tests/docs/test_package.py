@@ -38,7 +38,7 @@ def test_the_wheel(built: Path) -> None:
         names = set(archive.namelist())
         metadata = next(n for n in names if n.endswith(".dist-info/METADATA"))
         fields = archive.read(metadata).decode()
-    pages = {f"argus/errors/{p.name}" for p in (ROOT / "docs" / "errors").glob("*.md")}
+    pages = {f"argus/docs/errors/{p.name}" for p in (ROOT / "docs" / "errors").glob("*.md")}
     texts = {f"argus/docs/{p.relative_to(ROOT / 'docs')}" for p in (ROOT / "docs").rglob("*.md")
              if p.parent.name in ("docs", "tutorial", "guide")}  # fmt: skip
     assert pages and texts and pages | texts | {"argus/docs/schema/check-1.json"} <= names

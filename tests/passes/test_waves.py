@@ -155,7 +155,7 @@ def copied(x: al.Tensor[al.bfloat16, "64 32"], out: al.Tensor[al.bfloat16, "64 3
 
 
 def test_the_layout_that_the_page_names_is_one_that_lowers() -> None:
-    page = (Path(argus.__file__).parent / "errors" / "instruction-layout.md").read_text(encoding="utf-8")
+    page = (Path(argus.__file__).parent / "docs" / "errors" / "instruction-layout.md").read_text(encoding="utf-8")
     (spread,) = re.findall(r'al\.fragment_layout\("([^"]+)"\)`', page)
 
     def lowered(layout: str) -> Kernel:

@@ -18,7 +18,7 @@ from argus.agents.tools.worker import unpacked
 
 _WORKER = "argus.agents.tools.worker"
 _ROOT = Path(__file__).parents[2]
-_FOLDERS = {"docs": "*.md", "examples": "*.py", "errors": "*.md"}
+_FOLDERS = {"docs": "docs/*.md", "examples": "examples/*.py", "errors": "docs/errors/*.md"}
 INSTRUCTIONS = (
     "Argus proves GPU kernels. Write a kernel, call `check`, and read the counterexample; `explain` an error code, or "
     "`repair` it. A kernel counts only if `check` says proved. The specification (`al.spec`) is what the kernel must "
@@ -34,7 +34,7 @@ def server(version: str) -> MCPServer[Any]:
     for name, tool in TOOLS.items():
         made.add_tool(_called(name, tool, idle, free), name=name, description=tool.description, structured_output=False)
     for folder, pattern in _FOLDERS.items():
-        for path in sorted((_ROOT / folder).glob(pattern)):
+        for path in sorted(_ROOT.glob(pattern)):
             made.resource(f"argus://{folder}/{path.name}", name=f"{folder}/{path.name}")(_text(path))
     return made
 
