@@ -135,7 +135,7 @@ def _on_tile(expression: str) -> str:
         ("al.range(0, 4)", "write `range(lo, hi)`"),
         ("al.size(x)", "write `x.shape[0]`"),
         (f"al.dot({LOAD}, {LOAD})", "write `acc = al.mma(a, b, acc)`"),
-        ("tl.load(x[i])", "a kernel calls functions of the language"),
+        ("tl.load(x[i])", "the language is imported as `al`"),
     ],
 )  # fmt: skip
 def test_habits_from_elsewhere_have_an_answer(value: str, remedy: str) -> None:

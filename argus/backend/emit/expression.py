@@ -308,8 +308,10 @@ def _logical(name: str) -> str | None:
 
 
 def reduction(op: str, dtype: DType, numbers: bool = False) -> Callable[[str, str], str]:
-    """Return a function that gives the C++ combining two values of `dtype` by `op` of REDUCTIONS. `numbers`: of NaN any
-    number may become."""
+    """Return a function that writes the C++ expression which combines two values of `dtype` by `op` of REDUCTIONS.
+
+    `numbers`: a NaN may become any number, which allows a shorter instruction.
+    """
     if op not in ("add", "mul") and numbers:
         return lambda x, y: f"argus::{op}_of_two({x}, {y})"
     if op not in ("add", "mul"):
