@@ -42,7 +42,10 @@ def broken(author: Kernel, candidate: Kernel, *, same_text: bool = False) -> str
 
 
 def _statements(kernel: Kernel, named: bool) -> list[tuple[tuple[object, ...], object]]:
-    """Return what states something, each with what is around it. `named`: assertions may mean something else."""
+    """Return the statements that are part of the contract, each with the statements around it.
+
+    With `named`, an assertion counts by the number and kinds of statements around it. Its condition is not compared.
+    """
     found = list(_inside(kernel.body, ()))
     return [(tuple(map(type, heads)), type(s)) if named and isinstance(s, AssertTags) else (heads, s)
             for heads, s in found]  # fmt: skip

@@ -43,7 +43,7 @@ def weighs(s: Summand) -> bool:
 
 def splits(term: Term, positive: frozenset[str]) -> bool:
     """Return True if a term splits into real numbers and exponentials. Whether the exponentials are numbers is checked
-    with their levels. `positive`: the launch-time scalars that are known to be."""
+    with their levels. `positive`: the launch-time scalars that are known to be positive."""
 
     def each(*terms: Term) -> bool:
         return all(splits(inner, positive) for inner in terms)
