@@ -59,6 +59,7 @@ class Rings:
         self._counts: dict[int, Count] = {}
         self._turning: dict[str, list[Count]] = {}
         self._early: set[str] = set()
+        self._next_rounds: dict[str, Map] = {}
         shared = (tile.name for tile in model.kernel.shared)
         self._sizes = {obj: size for obj in shared if (size := self._size(obj))}
 
@@ -139,7 +140,12 @@ class Rings:
         """
         if obj not in self._sizes:
             return None
-        size = self._sizes[obj]
+        if obj not in self._next_rounds:
+            self._next_rounds[obj] = self._later_cells(obj, self._sizes[obj])
+        return self._next_rounds[obj]
+
+    def _later_cells(self, obj: str, size: int) -> Map:
+        """Return {cell -> the same cell of a ring of `size` buffers in every later round}."""
         every = ((site, relation) for site in self._model.sites for relation in site.accesses if relation.obj == obj)
         site, index = next((site, relation.index[0]) for site, relation in every if relation.index)
         place = self.place(site, index)
