@@ -34,8 +34,16 @@ class PagedCache:
         self.lens = torch.zeros(sequences, dtype=torch.int32, device=device)
         self.page, self.longest = page, each * page
 
-    def append(self, keys: torch.Tensor, values: torch.Tensor) -> None:
+    def append(
+        self,
+        keys: torch.Tensor,
+        values: torch.Tensor,
+        cos: torch.Tensor | None = None,
+        sin: torch.Tensor | None = None,
+    ) -> None:
         """Append the keys and values `[B, M, heads, features]` of M new tokens of each sequence.
+
+        With `cos` and `sin`, `[B M, features / 2]`, keys are rotated by the angles of their tokens on their way.
 
         Tokens beyond `longest` overwrite the last place, because checking the number would require a synchronisation
         with the host.
@@ -44,5 +52,6 @@ class PagedCache:
         slots = self.table.new_empty(len(self.table), count)
         next_slots(self.lens, self.table, slots, PAGE=self.page)
         keys, values = (t.flatten(0, 1).to(self.keys.dtype) for t in (keys, values))
-        cache_append(keys, values, self.keys, self.values, slots.flatten())
+        turns = {} if cos is None or sin is None else {"cos": cos.float(), "sin": sin.float()}
+        cache_append(keys, values, self.keys, self.values, slots.flatten(), **turns)
         self.lens.add_(count).clamp_(max=self.longest)

@@ -49,15 +49,14 @@ class Attention(nn.Module):
         if shape.head_norm:
             self.q_norm, self.k_norm = (nn.Parameter(torch.ones(shape.features)) for _ in range(2))
 
-    def projected(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """Return queries, keys and values `[B, T, heads, features]`. Queries and keys are rotated by their token's
-        angles."""
+    def projected(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Return queries, keys and values `[B, T, heads, features]`, which are not rotated yet."""
         shape = self.shape
         found = matmul(x, self.qkv.t()).view(*x.shape[:2], -1, shape.features)
         q, k, v = found.tensor_split((shape.heads, shape.heads + shape.shared_heads), dim=2)
         if shape.head_norm:
             q, k = rmsnorm(q, self.q_norm, shape.eps), rmsnorm(k, self.k_norm, shape.eps)
-        return rotary(q, cos, sin), rotary(k, cos, sin), v
+        return q, k, v
 
     def forward(
         self,
@@ -72,7 +71,8 @@ class Attention(nn.Module):
 
         `cos` and `sin` are `[T, features / 2]`. A `cache`, which must be empty, gets the keys and values.
         """
-        q, k, v = self.projected(x, cos, sin)
+        q, k, v = self.projected(x)
+        q, k = rotary(q, cos, sin), rotary(k, cos, sin)
         if cache is not None:
             cache.append(k, v)
         found = attention(*(t.transpose(1, 2) for t in (q, k, v)), causal=True)
@@ -87,8 +87,9 @@ class Attention(nn.Module):
 
         `cos` and `sin` are those of each sequence's position, `[B, features / 2]`.
         """
-        q, k, v = (t.transpose(0, 1) for t in self.projected(x.transpose(0, 1), cos, sin))
-        cache.append(k, v)
+        q, k, v = self.projected(x.transpose(0, 1))
+        cache.append(k.transpose(0, 1), v.transpose(0, 1), cos, sin)
+        q = rotary(q, cos, sin).transpose(0, 1)
         found = attention_decode(q.transpose(1, 2), cache.keys, cache.values, cache.table, cache.lens)
         assert isinstance(found, torch.Tensor)
         return matmul(found.transpose(1, 2).flatten(2), self.out.t(), residual=residual)
