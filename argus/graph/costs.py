@@ -11,15 +11,14 @@ from argus.graph.group import Group
 from argus.graph.partition import Apart
 from argus.graph.window import most_filter_axes
 
-MOST_COST, TERMS, LARGE, LEAST_COST = 3, 550, 2**22, 1
+MOST_COST, TERMS, LARGE = 3, 550, 2**22
 """The total cost of functions after a product is at most `MOST_COST`. If the result has at least `LARGE` elements, it
 is at most 1 for each `TERMS` terms of a sum, because few terms are added before the functions are computed. Beyond
-that, a separate kernel with many more threads is faster. A function of `LEAST_COST` is never worth a pass over
-memory."""
+that, a separate kernel with many more threads is faster."""
 
 _COSTS = {
-    **dict.fromkeys(("exp", "exp2", "log", "log2", "sigmoid", "silu", "sin", "cos", "tanh", "tanh_softplus"), 1.0),
-    **dict.fromkeys(("log1p", "elu", "silu_backward"), 2.0),
+    **dict.fromkeys(("exp", "exp2", "log", "log2", "sigmoid", "silu", "sin", "cos", "tanh"), 1.0),
+    **dict.fromkeys(("log1p", "elu", "silu_backward", "tanh_softplus"), 2.0),
     **dict.fromkeys(("erf", "gelu", "gelu_backward"), 2.5),
 }
 
@@ -62,7 +61,7 @@ def _most(group: Group) -> float:
     terms, made = ([group.space.size(a) for a in atoms] for atoms in (over, _made(group)))
     if not all(isinstance(size, int) for size in (*terms, *made)) or prod(made) < LARGE:
         return MOST_COST
-    return float(min(MOST_COST, max(LEAST_COST, prod(terms) / TERMS)))
+    return float(min(MOST_COST, prod(terms) / TERMS))
 
 
 def _made(group: Group) -> list[int]:
