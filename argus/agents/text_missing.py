@@ -138,7 +138,7 @@ def dtype_of(draft: Draft, tensor: str) -> str:
 
 
 def _sums(draft: Draft, scope: Scope, loop: ForStmt) -> Iterator[TextEdit]:
-    """Add to what is zero before a loop, read, and never changed: by what the loop computes."""
+    """Yield edits that add what a loop computes to sums that are zero before the loop and that nothing changes."""
     inside = [s for s in statements(loop.body) if s in computing(draft)]
     if not inside:
         return
