@@ -77,8 +77,8 @@ def product_of_part(pt, zero, xt, part, EACH, BITS, DTYPE):
 
 
 @argus.func
-def columns(tile, g, h, APART):
-    """Return columns g and h of a staged tile, if there is one; h = g + 1 if they are APART."""
+def columns(tile, g, APART):
+    """Return a staged tile's columns for two parts, if there is a tile: g and g + 1 if they are APART, else g twice."""
     if tile is None:
         found = None, None
     elif APART:
@@ -153,11 +153,10 @@ def product_of_packed(
             xt = al.stage(x[m0 : m0 + TOKENS, k0 : k0 + EACH], boundary_check=(0, 1))
             xu = al.stage(x[m0 : m0 + TOKENS, k1 : k1 + EACH], boundary_check=(0, 1))
             g = (b - b0) * SHARE + part * EACH // GROUP if GROUP < SPAN else b * SPAN // GROUP - g0
-            h = (b - b0) * SHARE + (part + 1) * EACH // GROUP if GROUP < SPAN else g
-            z0, z1 = columns(zt, g, h, GROUP < SPAN)
+            z0, z1 = columns(zt, g, GROUP < SPAN)
             sums = product_of_part(pt, z0, xt, part, EACH, BITS, DTYPE)
             more = product_of_part(pt, z1, xu, part + 1, EACH, BITS, DTYPE)
-            s0, s1 = columns(st, g, h, GROUP < SPAN)
+            s0, s1 = columns(st, g, GROUP < SPAN)
             acc += sums * s0.to(al.float32)[:, None]
             acc += more * s1.to(al.float32)[:, None]
     result = (acc * (1.0 / unit(DTYPE))).to(OUT)

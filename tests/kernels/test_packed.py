@@ -149,13 +149,13 @@ def test_parts_are_proved() -> None:
 @pytest.mark.parametrize(
     ("kernel", "old", "new"),
     [
-        ("product_of_packed", "acc += sums * al.load", "acc += sums + al.load"),
-        ("product_of_packed", "SHARE + (part + 1) * EACH // GROUP if", "SHARE + part * EACH // GROUP if"),
+        ("product_of_packed", "acc += sums * s0", "acc += sums + s0"),
+        ("product_of_packed", "z0, z1 = columns", "z1, z0 = columns"),
         ("unpacked_weights", "word_of(k - b * SPAN, BITS)], mask", "word_of(k - b * SPAN + 1, BITS)], mask"),
     ],
 )
 def test_wrong_twins_are_not_proved(kernel: str, old: str, new: str) -> None:
-    """A scale that is added, the group of the part before, the next weight."""
+    """A scale that is added, the zeros of the other part, the next weight."""
     whole = source_of("packed")
     assert whole.text.count(old) == 1
     constants = {"GROUP": 32} if kernel == "product_of_packed" else {}
