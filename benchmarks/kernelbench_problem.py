@@ -99,7 +99,7 @@ def measured(task: Task) -> dict[str, Any]:
     module = problem(task.file)
     with torch.no_grad(), device:
         original = _model(module)
-        sides = {name: _side(original, name, task.workers) for name in task.sides}
+        sides = {name: _side(_model(problem(task.file)), name, task.workers) for name in task.sides}
         _compile_beside_others(module, sides, task.workers)
         torch.cuda.empty_cache()
         with alone(task.lock):
@@ -135,8 +135,9 @@ def _compile(module: Any, sides: dict[str, Callable[..., Any]]) -> None:
         torch.cuda.empty_cache()
 
 
-def _side(original: Any, name: str, workers: int) -> Callable[..., Any]:
-    model: Callable[..., Any] = copy.deepcopy(original)
+def _side(model: Callable[..., Any], name: str, workers: int) -> Callable[..., Any]:
+    """Return a side's call. Each side has code of its own: PyTorch marks a function that one backend cannot trace, and
+    then traces it for no backend."""
     if name == "eager":
         return model
     more: dict[str, Any] = {"backend": "argus", "options": {"workers": workers}} if name == "argus" else {}

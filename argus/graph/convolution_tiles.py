@@ -60,6 +60,8 @@ def flat_tile(
     # The result, or a tensor that is read behind the products, goes through shared memory, which must have room for it.
     if filters == 128 and ((len(spatial) == 1 and not last) or _turns(layout, rows)):
         width = min(width, 128)
+    if bits == 32 and any(not p.use and len(p.axes) > 1 for p in layout.reads):
+        filters, width = _halved(filters, width)
     stages, warps, producers = 4, (width if last else filters) // 16, 4
     if last and whole:
         width, stages = _with_room(filters, width, bits // 8)
@@ -88,6 +90,16 @@ def column_tile(
     if target != "sm_90a":
         filters, width, stages, warps, producers = 32, 32, 3, 4, 0
     return ConvolutionTile(rows, pixels, (), filters, width, 1024 // bits, stages, True, warps, producers, False, last)
+
+
+def _halved(filters: int, width: int) -> tuple[int, int]:
+    """Return the sides of a tile such that registers have room for its sums and for as many numbers that are read
+    behind the products."""
+    return filters, min(width, _MOST_SUMS // filters)
+
+
+_MOST_SUMS = 1 << 14
+"""Elements of a tile beside whose sums registers have room for another tile."""
 
 
 def _with_room(filters: int, width: int, item: int) -> tuple[int, int]:

@@ -185,18 +185,26 @@ def _group_norm(
     return made, *(v.reshape(images, groups).to(x.dtype) for v in (mean, inverse))
 
 
+LARGE = 2**22
+"""Elements of an image beside which a launch costs little."""
+
+
 def _batch_norm_with_statistics(
     x: Any, weight: Any, bias: Any, mean: Any, variance: Any, momentum: float, eps: float
 ) -> tuple[Any, Any, Any]:
     """Decompose a batch norm whose statistics are given into a factor and a summand for each channel.
 
-    They have the image's shape, so that they become part of the kernel before or after them, which computes them once
-    for each channel of a tile."""
+    For a small image they have its shape, so that they become part of the kernel before or after them, which computes
+    them once for each channel of a tile. Beside a large one, the launch of a kernel of their own costs little, and the
+    other kernel keeps its registers."""
 
     def along(parameter: Any) -> Any:
         return parameter.reshape(1, -1, *(1,) * (x.dim() - 2))
 
-    factor = torch.rsqrt(along(variance).expand(x.shape) + eps)
+    size = x.numel()
+    variance = along(variance)
+    variance = variance.expand(x.shape) if isinstance(size, int) and size < LARGE else variance
+    factor = torch.rsqrt(variance + eps)
     factor = factor if weight is None else factor * along(weight)
     moved = along(mean) * factor
     made = wide(x) * factor + (-moved if bias is None else along(bias) - moved)

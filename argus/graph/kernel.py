@@ -152,7 +152,7 @@ def multiplied(group: Group, target: str) -> str:
     """Return the dtype to which factors are converted before they are multiplied, or "" if they keep their own.
 
     Factors of float32 are multiplied as TF32 if PyTorch's flags allow that and the target can. Products of few terms
-    stay in float32: memory limits them, and eager PyTorch does not round their factors either."""
+    stay in float32: memory limits them, and rounding would cost accuracy alone."""
     if group.head is None or not target.startswith("sm_") or not (group.product or by_matrices(group)):
         return ""
     if group.product is not None and _terms(group) < FEW_TERMS:

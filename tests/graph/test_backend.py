@@ -476,6 +476,15 @@ def test_factors_of_a_batch_norm_are_part_of_the_kernel_that_uses_them() -> None
         assert [row["verdict"] for row in same(model, image).rows] == ["proved"]
 
 
+def test_factors_of_a_batch_norm_beside_a_large_image_are_a_kernel_of_their_own() -> None:
+    for side, kernels in ((32, 1), (320, 2)):
+        backend, norm = Backend(survey=Survey("sm_90a", prove=False)), nn.BatchNorm2d(64).eval()
+        torch._dynamo.reset()
+        with torch.no_grad():
+            torch.compile(norm, backend=backend, dynamic=False, options={"workers": 1})(torch.empty(1, 64, side, side))
+        assert len(backend.report(norm).rows) == kernels
+
+
 def test_a_group_is_cut_where_the_fewest_values_cross() -> None:
     graph = torch.fx.Graph()
     x, y = graph.placeholder("x"), graph.placeholder("y")
