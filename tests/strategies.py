@@ -404,8 +404,8 @@ def kernels() -> st.SearchStrategy[Kernel]:
     asynchronous = (*(family() for family in ASYNCHRONOUS.values()), contractions())
     indexed = tuple(family() for family in indices.FAMILIES)
     overlapping = tuple(family() for family in overlaps.FAMILIES)
-    # These weights give a third that depend on data, a tenth that write cells twice in a statement, and nearly half that
-    # are asynchronous: ill-formed ones of these families are drawn again, and Hypothesis repeats parts of what it drew.
+    # These weights give a third that depend on data, a tenth that write cells twice in a statement, and nearly half
+    # that are asynchronous: ill-formed ones are drawn again, and Hypothesis repeats parts of what it drew.
     drawn = st.sampled_from((*[asynchronous] * 11, *[synchronous] * 3, *[indexed] * 13, *[overlapping] * 7))
     both = drawn.flatmap(lambda families: st.one_of(*families))
     return both.filter(lambda k: not check_explicit(k))
