@@ -61,7 +61,7 @@ def flat_tile(
     if filters == 128 and ((len(spatial) == 1 and not last) or _turns(layout, rows)):
         width = min(width, 128)
     if bits == 32 and any(not p.use and len(p.axes) > 1 for p in layout.reads):
-        filters, width = _halved(filters, width)
+        width = _beside_others(filters, width, last)
     stages, warps, producers = 4, (width if last else filters) // 16, 4
     if last and whole:
         width, stages = _with_room(filters, width, bits // 8)
@@ -92,14 +92,21 @@ def column_tile(
     return ConvolutionTile(rows, pixels, (), filters, width, 1024 // bits, stages, True, warps, producers, False, last)
 
 
-def _halved(filters: int, width: int) -> tuple[int, int]:
-    """Return the sides of a tile such that registers have room for its sums and for as many numbers that are read
+def _beside_others(filters: int, width: int, last: bool) -> int:
+    """Return the width of a tile such that registers have room for its sums, and for as many numbers that are read
     behind the products."""
-    return filters, min(width, _MOST_SUMS // filters)
+    while width > 64 and filters * width > 32 * _MOST_SUMS * _warps(filters, width, last):
+        width //= 2
+    return width
 
 
-_MOST_SUMS = 1 << 14
-"""Elements of a tile beside whose sums registers have room for another tile."""
+_MOST_SUMS = 64
+"""Sums of a thread beside which its registers have room for as many numbers."""
+
+
+def _warps(filters: int, width: int, last: bool) -> int:
+    """Return the number of warps that multiply a tile: each has 16 of its rows."""
+    return min((width if last else filters) // 16, 8)
 
 
 def _with_room(filters: int, width: int, item: int) -> tuple[int, int]:
