@@ -101,14 +101,14 @@ def check(
     tf32: bool = True,
 ) -> None:
     """Raise LaunchError for tensors of wrong shapes or dtypes, for an invalid epilogue, and for products that the
-    target has no instruction for."""
+    target has no instruction for. Tensors on the device meta are for any target."""
     shape = result_shape(a, b)
-    target = target_of(str(a.device))
-    known = WAVE_OPERANDS if target == MI300X.target else OPERANDS
+    target = None if a.is_meta else target_of(str(a.device))
+    known = WAVE_OPERANDS if target in (None, MI300X.target) else OPERANDS
     if dtype_name(a) != dtype_name(b) or dtype_name(a) not in known:
         what = f"`a` is of {dtype_name(a)} and `b` of {dtype_name(b)}"
         raise LaunchError.of("dtype-mismatch", what, f"pass both of one of {', '.join(known)}")
-    if dtype_name(a) == "float32" and not tf32 and target != MI300X.target:
+    if dtype_name(a) == "float32" and not tf32 and target not in (None, MI300X.target):
         what = f"{target} has no matrix instruction for float32 times float32"
         raise LaunchError.of("no-matrix-instruction", what, "leave out `tf32=False`, or call `torch.matmul`")
     _check("out", out, (shape,), RESULTS)
