@@ -198,9 +198,9 @@ def test_few_places_have_small_tiles(places: int, tile: tuple[int, int]) -> None
 
 COLUMNS: dict[str, tuple[Callable[[], Any], tuple[int, ...]]] = {
     "border": (lambda: nn.Conv2d(64, 24, (3, 5), padding=1), (2, 64, 9, 10)),
-    "lines": (lambda: nn.Conv1d(64, 24, 7, stride=2, padding=3), (2, 64, 20)),
-    "volumes": (lambda: nn.Conv3d(64, 16, (2, 3, 3), stride=(1, 2, 1), padding=(1, 1, 0)), (2, 64, 3, 5, 6)),
-    "part of a row of channels": (lambda: nn.Conv2d(40, 24, 3, stride=2), (2, 40, 6, 9)),
+    "lines": (lambda: nn.Conv1d(64, 72, 7, stride=2, padding=3), (2, 64, 20)),
+    "volumes": (lambda: nn.Conv3d(64, 32, (2, 3, 3), stride=(1, 2, 1), padding=(1, 1, 0)), (2, 64, 3, 5, 6)),
+    "part of a row of channels": (lambda: nn.Conv2d(40, 104, 3, stride=2), (2, 40, 6, 9)),
     "transposed": (lambda: nn.ConvTranspose2d(64, 24, 3, padding=1, dilation=2), (2, 64, 6, 7)),
 }
 
@@ -251,7 +251,7 @@ def test_transposed_convolutions_with_strides_are_proved_by_phases(case: str) ->
 
 
 ROWS: dict[str, tuple[Callable[[], Any], tuple[int, ...]]] = {
-    "few channels": (lambda: nn.Conv2d(8, 24, 3, padding=1), (2, 8, 6, 40)),
+    "few channels": (lambda: nn.Conv2d(8, 24, 3, padding=1), (1, 8, 6, 40)),
     "strides": (lambda: nn.Conv2d(3, 24, 7, stride=2, padding=3), (1, 3, 9, 40)),
     "strides of volumes": (lambda: nn.Conv3d(16, 48, 3, stride=2, dilation=(2, 1, 1)), (1, 16, 7, 5, 44)),
 }
