@@ -31,7 +31,7 @@ test check: $(VENV)/test.stamp lint
 	@$(MAKE) --no-print-directory --jobs=2 types $@-alone
 
 test-alone:
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -rs --costs build/costs.txt
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -rs --costs=build/costs.txt
 
 check-alone:
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -q -m "not slow and not gpu and not nightly"
