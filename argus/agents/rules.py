@@ -71,7 +71,7 @@ class Scene:
 
 
 def candidates(scene: Scene) -> list[Edit]:
-    """Return the edits that the rules for this finding propose, without repetitions."""
+    """Return the edits that the rules for this finding propose, without duplicates."""
     found: dict[int, Edit] = {}
     for rule in RULES.get(scene.finding.code, (protocol, values)):
         for edit in rule(scene):

@@ -259,7 +259,7 @@ def wave_step(page: int, rows: int) -> dict[str, object]:
 
 
 def _tile_rows(rows: int) -> int:
-    """Return the rows of a tile that holds the queries of a head."""
+    """Return the number of rows of a tile that holds the queries of a head."""
     return max(16, 1 << (rows - 1).bit_length())
 
 
