@@ -16,7 +16,7 @@ from benchmarks import measure
 from benchmarks.measure import Row
 from benchmarks.table import Results
 
-OURS, READ = "argus", "read"
+OURS, READ, READ_ALONE = "argus", "read", "read alone"
 _BYTES_READ = 2**30
 _LEAST_CALLS = 8  # of a batch
 _LARGE = 2**30  # bytes of operands that one set rotates well enough, because the cache holds none of it
@@ -70,10 +70,13 @@ def run(wanted: Sequence[str], batches: int) -> Results:
         (
             measure.manner(batches),
             "in CUDA graphs; error: root mean square of the difference from float64, over that of the result",
-            "of read: the time in which a sum reads as many bytes in the same run, over the kernel's",
+            "of read: the time for as many bytes at the rate of a sum of 1 GiB in the same run, over the kernel's",
+            "of read alone: the time of a sum of as many bytes, launched as the kernel is, over that",
             *notes,
         ),
-        measure.means(rows, "speed / best", "area") | measure.means(rows, "of read", "area"),
+        measure.means(rows, "speed / best", "area")
+        | measure.means(rows, "of read", "area")
+        | measure.means(rows, "of read alone", "area"),
     )
 
 
@@ -93,6 +96,7 @@ def row_of(device: str, case: Case, batches: int) -> tuple[list[Row], list[str]]
             problems.append(f"{name} at {case}: {measure.reason(problem)}")
     if case.read:
         runs[READ] = _reading(case.read)
+        runs[READ_ALONE] = _reading_alone(case.read)
     return [_row(case, measure.in_turns(runs, batches), errors)] if runs else [], problems
 
 
@@ -110,8 +114,8 @@ def recorded(call: Callable[..., Any], sets: Sequence[Sequence[Any]]) -> Callabl
 
 
 def _row(case: Case, seconds: Mapping[str, float], errors: Mapping[str, float]) -> Row:
-    mine, read = seconds.get(OURS), seconds.get(READ)
-    peers = {name: s for name, s in seconds.items() if name not in (OURS, READ)}
+    mine, read, alone = (seconds.get(name) for name in (OURS, READ, READ_ALONE))
+    peers = {name: s for name, s in seconds.items() if name not in (OURS, READ, READ_ALONE)}
     best = min(peers, key=peers.__getitem__) if peers else None
     return {
         "area": case.area,
@@ -119,6 +123,7 @@ def _row(case: Case, seconds: Mapping[str, float], errors: Mapping[str, float]) 
         "us": None if mine is None else 1e6 * mine,
         "TFLOP/s": 1e-12 * case.operations / mine if mine and case.operations else None,
         "of read": read / mine if mine and read else None,
+        "of read alone": alone / mine if mine and alone else None,
         "best peer": best or "",
         "best peer us": None if best is None else 1e6 * peers[best],
         "speed / best": peers[best] / mine if best and mine else None,
@@ -152,6 +157,14 @@ def _reading(count: int) -> Callable[[], float]:
 
     words = torch.ones(_BYTES_READ // 8, dtype=torch.int64, device="cuda")
     return lambda: measure.batch(lambda x: x.sum(), [(words,)]) * count / _BYTES_READ
+
+
+def _reading_alone(count: int) -> Callable[[], float]:
+    """Return what gives the seconds of one sum of `count` bytes, launched and rotated as the kernels are."""
+    import torch
+
+    words = measure.rotating(lambda: (torch.ones(-(-count // 8), dtype=torch.int64, device="cuda"),), "cuda")
+    return recorded(lambda x: x.sum(), words)
 
 
 def _tuple(values: Any) -> tuple[Any, ...]:
